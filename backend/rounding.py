@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from eqsat.ir.dtypes import is_inexact, is_real_float
 from eqsat.ir.formula import Monoid
+from eqsat.ir.moving_calls import MOVING
 from eqsat.ir.ops import Chunk, Concat, Const, Fold, Map, Opaque, Operation, Reduce, Rename, Select
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
@@ -36,15 +37,16 @@ SUMS = frozenset({"add", "sub"})
 JUMPS = frozenset({"floor", "ceil", "round"})
 """Functions to whole numbers."""
 
-MOVING = frozenset({"concatenate", "dynamic_slice", "reshape", "slice", "squeeze", "stack", "split"})
+MOVED = frozenset({*MOVING, "dynamic_slice", "squeeze", "stack"})
 """Primitives that only move entries."""
 
 
 def rounded_products(program: Program) -> frozenset[int]:
-    """The numbers of products that are added to, or subtracted from, what was selected from products.
+    """The numbers of products that are rounded.
 
-    Only whether a product is behind the other operand counts, not which: chunks of one value are other terms.
-    Sums and contractions of what was selected are no bounds of entries any more.
+    These are the ones that are added to, or subtracted from, what was selected from products, and those in
+    values that jump. Only whether a product is behind the other operand counts, not which: chunks of one
+    value are other terms. Sums and contractions of what was selected are no bounds of entries any more.
     """
     made: set[int] = set()
     selected: set[int] = set()
@@ -104,7 +106,7 @@ def _moves(term: Term) -> bool:
         case Operation(spec=spec):
             return spec.name == "take"
         case Opaque(call=call):
-            return call.primitive.name in MOVING
+            return call.primitive.name in MOVED
         case _:
             return False
 

@@ -17,8 +17,8 @@ from jax.extend.core import Literal
 from eqsat.frontend.flat import Equation, FlatJaxpr, Value
 from eqsat.frontend.placed_rows import is_cyclic, with_placed_rows
 from eqsat.frontend.row_primitives import PLACED_ROWS
+from eqsat.frontend.scatter_updates import COMBINED
 from eqsat.frontend.tile_places import PLACED
-from eqsat.frontend.tile_updates import CHANGES
 from eqsat.frontend.tile_windows import Wanted, Window
 from eqsat.ir.tiled_values import STENCIL, WINDOWED
 
@@ -221,7 +221,7 @@ class ImageValues:
                 return True
         for equation in self.flat.equations:
             if any(isinstance(one, int) and one in reached for one in equation.inputs):
-                if equation.name in ("pad", PLACED_ROWS) or equation.name in CHANGES:
+                if equation.name in ("pad", PLACED_ROWS) or equation.name in COMBINED:
                     return True
                 reached.update(equation.outputs)
         return False

@@ -22,10 +22,10 @@ from eqsat.frontend.evaluation import PIECE
 from eqsat.frontend.handlers_indices import counts
 from eqsat.frontend.known import LEAST
 from eqsat.frontend.names_entries import index_columns, look_up
-from eqsat.frontend.names_scatters import COMBINED
 from eqsat.frontend.names_slices import remade
 from eqsat.frontend.registry import Views, names
 from eqsat.frontend.runs import Differences, Integers
+from eqsat.frontend.scatter_updates import COMBINED, combination
 from eqsat.frontend.sequences import LAST, Described, described
 from eqsat.ir.dtypes import is_extended
 
@@ -40,6 +40,9 @@ MOST_PLACES = 20_000_000
 @names(*COMBINED)
 def _known(lowering: Lowering, equation: Any, operands: Views, results: Views) -> None:
     """A scatter of a list of slices that are whole along all dimensions without an index."""
+    combined = combination(equation.primitive.name, equation.params)
+    if combined is None:
+        return
     table, indices, updates = operands
     numbers = equation.params["dimension_numbers"]
     by_column = tuple(map(int, numbers.scatter_dims_to_operand_dims))
@@ -84,7 +87,7 @@ def _known(lowering: Lowering, equation: Any, operands: Views, results: Views) -
         def chosen(old: jax.Array, new: jax.Array, place: jax.Array) -> jax.Array:
             here = lax.broadcast_in_dim(lax.ge(place, np.int32(0)), shape, indexed)
             spread = lax.broadcast_in_dim(new, shape, range(len(shape)))
-            return lax.select(here, COMBINED[equation.primitive.name](old, spread), old)
+            return lax.select(here, combined(old, spread), old)
 
         views = [table, entries, place]
         avals = [_aval(lowering, view) for view in views]

@@ -7,7 +7,6 @@ A choice gives any chunk of rows or columns. A scatter by pairs of indices needs
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -18,29 +17,23 @@ from eqsat.frontend.draft import View
 from eqsat.frontend.handlers_indices import columns_of, counts
 from eqsat.frontend.names_slices import remade
 from eqsat.frontend.registry import Views, names
+from eqsat.frontend.scatter_updates import COMBINED, combination
 from eqsat.ir.dtypes import is_extended
 
 if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering
 
-COMBINED: dict[str, Callable[[Any, Any], Any]] = {
-    "scatter": lambda old, new: new,
-    "scatter-add": lax.add,
-    "scatter-sub": lax.sub,
-    "scatter-mul": lax.mul,
-    "scatter-min": lax.min,
-    "scatter-max": lax.max,
-}
-"""What becomes of an entry and of its update, by primitive."""
-
 
 @names(*COMBINED)
 def _diagonal(lowering: Lowering, equation: Any, operands: Views, results: Views) -> None:
     """A scatter to the whole diagonal of two dimensions, of slices that are whole along all others."""
+    combined = combination(equation.primitive.name, equation.params)
     table, indices, updates = operands
     numbers = equation.params["dimension_numbers"]
     pair = tuple(map(int, numbers.scatter_dims_to_operand_dims))
-    if is_extended(table.dtype) or len(pair) != 2 or sorted(numbers.inserted_window_dims) != sorted(pair):
+    if combined is None or is_extended(table.dtype) or len(pair) != 2:
+        return
+    if sorted(numbers.inserted_window_dims) != sorted(pair):
         return
     if numbers.operand_batching_dims or len(indices.layout) != 2 or indices.layout[0] is None:
         return
@@ -59,7 +52,7 @@ def _diagonal(lowering: Lowering, equation: Any, operands: Views, results: Views
     def chosen(old: jax.Array, new: jax.Array) -> jax.Array:
         update = lax.broadcast_in_dim(lax.transpose(new, order), shape, left)
         row, column = (lax.broadcasted_iota(jnp.int32, shape, d) for d in pair)
-        return lax.select(lax.eq(row, column), COMBINED[equation.primitive.name](old, update), old)
+        return lax.select(lax.eq(row, column), combined(old, update), old)
 
     def build() -> View | None:
         avals = [jax.ShapeDtypeStruct(lowering.shape(view), view.dtype) for view in (table, updates)]

@@ -209,7 +209,7 @@ class _Origins:
         itself = value, range(avals[value].shape[dimension])
         if made is None or not made.inputs or any(isinstance(one, Literal) for one in made.inputs):
             return itself
-        if made.name == "scatter":
+        if made.name == "scatter" and made.params["update_jaxpr"] is None:
             return self._with_row_set(made, dimension) or itself
         if made.primitive is lax.concatenate_p and made.params["dimension"] == dimension:
             parts = [one for one in made.inputs if not isinstance(one, Literal)]

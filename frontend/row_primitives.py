@@ -18,24 +18,28 @@ PLACED_ROWS = "placed_rows"
 NOWHERE = np.iinfo(np.int64).min
 """The place of a row of zeros."""
 
-
 SUMMED_ROWS = "summed_rows"
 """The name of equations that have zeros but for a sum of rows of an array, those from `first` to `limit`."""
 
 
-class PlacedRows:
-    """In place of a primitive.
+class _NoPrimitive:
+    """What is in place of a primitive in an equation."""
+
+    multiple_results = False
+
+    @staticmethod
+    def get_bind_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return params
+
+
+class PlacedRows(_NoPrimitive):
+    """Rows of an array.
 
     Its parameters are the `dimension`, the `places`, and whether zeros are `added` to the rows: of a sum with
     zeros, -0 is 0.
     """
 
     name = PLACED_ROWS
-    multiple_results = False
-
-    @staticmethod
-    def get_bind_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
-        return params
 
     @staticmethod
     def bind(operand: Any, dimension: int, places: Any, added: bool) -> Any:
@@ -56,15 +60,10 @@ class PlacedRows:
         return with_zeros_added(lax.concatenate(parts, dimension), added)
 
 
-class SummedRows:
-    """In place of a primitive: along a `dimension`, the row at `place` is a sum, all others are zero."""
+class SummedRows(_NoPrimitive):
+    """Along a `dimension` of some `size`, the row at `place` is a sum of rows, and all others are zero."""
 
     name = SUMMED_ROWS
-    multiple_results = False
-
-    @staticmethod
-    def get_bind_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
-        return params
 
     @staticmethod
     def bind(operand: Any, dimension: int, first: int, limit: int, place: int, size: int) -> Any:

@@ -12,10 +12,11 @@ import numpy as np
 
 from eqsat.frontend.placed_rows import is_cyclic
 from eqsat.frontend.row_primitives import NOWHERE, PLACED_ROWS, SUMMED_ROWS, with_zeros_added
-from eqsat.frontend.tile_updates import CHANGES, changed_part
+from eqsat.frontend.scatter_updates import COMBINED
+from eqsat.frontend.tile_updates import changed_part
 from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, rule
 
-PLACED = frozenset({"gather", *CHANGES})
+PLACED = frozenset({"gather", *COMBINED})
 """Primitives whose second operand says where."""
 
 MANY = np.iinfo(np.int64).max

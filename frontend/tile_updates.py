@@ -1,12 +1,14 @@
 """Rows of an array of which one part is set, or changed, as the walls of a simulation are.
 
-u.at[0].set(w)[r]  =  w  if r = 0  else  u[r]
-u.at[1:-1].add(v)[r]  =  u[r] + v[r - 1]  if 0 < r < n - 1  else  u[r]
+    u.at[0].set(w)[r]  =  w  if r = 0  else  u[r]
+    u.at[1:-1].add(v)[r]  =  u[r] + v[r - 1]  if 0 < r < n - 1  else  u[r]
+
+So a tile needs its rows of the array, and those of the update that are among them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,27 +16,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from eqsat.frontend.scatter_updates import COMBINED, combination
 from eqsat.frontend.tile_windows import Need, Wanted, rule
 
-CHANGES: Mapping[str, Callable[[Any, Any], Any]] = {
-    "scatter": lambda _, new: new,
-    "scatter-add": lax.add,
-    "scatter-sub": lax.sub,
-    "scatter-mul": lax.mul,
-    "scatter-min": lax.min,
-    "scatter-max": lax.max,
-}
-"""Primitives that change a part of an array, with what comes of an entry and an update."""
 
-
-@rule(*(CHANGES.keys() - {"scatter-add"}))
+@rule(*(COMBINED.keys() - {"scatter-add"}))
 def changed_part(wanted: Wanted) -> Need | None:
     """A part whose place is known: the rows of the array, and those of the update that are among them."""
-    place = part_of(wanted)
-    if place is None:
+    change, place = combination(wanted.equation.name, wanted.params), part_of(wanted)
+    if change is None or place is None:
         return None
     starts, sizes, kept = place
-    row, window, change = wanted.row, wanted.window, CHANGES[wanted.equation.name]
+    row, window = wanted.row, wanted.window
     rows, first, count = wanted.shape[row], starts[row], sizes[row]
     if window.period not in (0, rows) or (window.period and row in kept and count != rows):
         return None

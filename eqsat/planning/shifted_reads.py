@@ -10,19 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from weakref import WeakKeyDictionary
 
+from eqsat.engine.storage_model import JOINS, VIEW_OPERATIONS, VIEW_PRIMITIVES
+from eqsat.ir.dtypes import is_extended
 from eqsat.ir.ops import Chunk, Const, Iota, Map, Opaque, Operation, Rename
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Schedule
 from eqsat.targets.machine import Machine
 
-MOVING_PRIMITIVES = frozenset({"slice", "dynamic_slice", "rev", "gather", "pad", "concatenate"})
-"""Primitives whose entries are entries of their operands at other places."""
-
-MOVING_OPERATIONS = frozenset({"head", "reverse", "take"})
-"""Operations of which the same is true."""
-
-SAME_PLACES = frozenset({"reshape", "squeeze", "expand_dims"})
-"""Primitives whose entries are those of their operand in the same order."""
+SAME_PLACES = frozenset({"reshape", "squeeze", "bitcast_convert_type", "merge"})
+"""Views whose entries are those of their operand in the same order."""
 
 GATHERED = 3.0
 """What it costs to compute where an entry is gathered from, in elementwise operations."""
@@ -64,11 +60,16 @@ def _read_shifted(block: Block, most: float) -> list[int]:
         cost = 0.0 if own is None else own + sum(below)
         again = (places.get(term.number, 1) - 1) * cost
         wanted = again > most and term.number not in indices and _moves(term) != "same"
-        if wanted and term.open and term.axes:
+        if wanted and term.open and _is_array(term):
             found.append(term.number)
             cost = 0.0
         work[term.number] = cost
     return found
+
+
+def _is_array(term: Term) -> bool:
+    """Whether a term is an array of numbers that has entries, and not one of keys."""
+    return bool(term.axes) and all(axis.size for axis in term.axes) and not is_extended(term.dtype)
 
 
 def _is_index(term: Term, known: Collection[int]) -> bool:
@@ -96,16 +97,15 @@ def _places(terms: list[Term]) -> Mapping[int, int]:
 def _moves(term: Term) -> str | None:
     """How a term has entries of its operands, if it only moves them."""
     match term.op:
-        case Operation(spec=spec) if spec.name in MOVING_OPERATIONS:
-            return "moved"
-        case Opaque(call=call) if call.primitive.name in MOVING_PRIMITIVES:
-            return "moved"
-        case Opaque(call=call) if call.primitive.name in SAME_PLACES:
-            return "same"
+        case Operation(spec=spec):
+            name, views = spec.name, VIEW_OPERATIONS
+        case Opaque(call=call):
+            name, views = call.primitive.name, VIEW_PRIMITIVES | JOINS
         case Rename():
             return "same"
         case _:
             return None
+    return None if name not in views else "same" if name in SAME_PLACES else "moved"
 
 
 def _own_work(term: Term) -> float | None:

@@ -61,6 +61,7 @@ ELSEWHERE: dict[str, Callable[[Any, Any], Any]] = {
     "anywhere": lambda a, u: a.at[ANY // N, ANY % N].set(u),
     "known when it runs": lambda a, u: a.at[ROWS, (COLUMNS + jnp.argmax(u)) % N].set(u),
     "every third": lambda a, u: jnp.zeros(FLAT).at[np.arange(1, FLAT, 3)].set(u[: len(range(1, FLAT, 3))]),
+    "a function of entries": lambda a, u: lower_triangle(a).apply(jnp.cos),
     "of a small matrix": lambda a, u: a[:9, :9].at[np.tril_indices(9)].set(u[:45]),
 }
 

@@ -50,6 +50,7 @@ ELSEWHERE: dict[str, Callable[[Any, Any], Any]] = {
     "a part of it": lambda a, d: a.at[jnp.arange(3), jnp.arange(3)].set(d[:3]),
     "of a rectangle": lambda a, d: jnp.concatenate([a, a])[: N + 2].at[jnp.arange(N), jnp.arange(N)].set(d),
     "a row": lambda a, d: a.at[2].set(d),
+    "a function of its entries": lambda a, d: diagonal(a).apply(jnp.cos),
     "known when it runs": lambda a, d: a.at[jnp.argsort(d), jnp.argsort(d)].set(d),
 }
 

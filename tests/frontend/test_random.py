@@ -231,6 +231,29 @@ def test_random_features_are_drawn_by_chunks() -> None:
     np.testing.assert_allclose(small(*args), jax.jit(features)(*args), rtol=1e-6)
 
 
+GAMMAS: dict[str, Callable[[Any], Any]] = {
+    "gamma": lambda key: jax.random.gamma(key, 2.5, (60_000,)),
+    "small shapes": lambda key: jax.random.gamma(key, jnp.linspace(1e-3, 2, 60_000)),
+    "beta": lambda key: jax.random.beta(key, 2.0, 0.5, (60_000,)),
+    "of a batch": lambda key: jax.vmap(lambda key: jax.random.loggamma(key, 0.7, (30,)))(
+        jax.random.split(key, 2000)
+    ),
+}
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("name", GAMMAS)
+def test_gamma_distributed_numbers_are_drawn_by_chunks(name: str) -> None:
+    optimized = eqsat.optimize(lambda key: GAMMAS[name](key).max(), budget="1.5MB")
+    assert optimized.plan(KEY).original_peak_bytes > 4_000_000
+    np.testing.assert_array_equal(optimized(KEY), jax.jit(GAMMAS[name])(KEY).max())
+
+
+def test_few_gamma_distributed_numbers_are_drawn_by_jax() -> None:
+    program, _ = lowered(lambda key: jax.random.gamma(key, 2.5, (7,)), KEY)
+    assert [op.call.primitive.name for op in ops(program, Opaque)] == ["random_gamma"]
+
+
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape", [(4, 9), (17,), (1000,)], ids=str)
 def test_a_key_is_split_into_many_by_their_index(shape: tuple[int, ...]) -> None:

@@ -53,7 +53,8 @@ def test_each_step_is_stored(count: int) -> None:
     u, k = normal(400, 300), 1 + np.abs(normal(400, 300, seed=1))
     run, source = planned(steps(count), u, k)
     assert len(re.findall(r"^ +(\w+) = stored\(\1\)$", source, re.MULTILINE)) >= count
-    np.testing.assert_allclose(run(u, k), jax.jit(steps(count))(u, k), rtol=1e-4, atol=3e-8)
+    wanted = jax.jit(steps(count))(u, k)
+    np.testing.assert_allclose(run(u, k), wanted, rtol=1e-4, atol=1e-4 * float(jnp.abs(wanted).max()))
 
 
 def test_the_compiler_stores_them() -> None:
