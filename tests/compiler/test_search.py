@@ -150,6 +150,23 @@ def test_after_two_that_are_too_big_wider_spaces_are_searched_before_a_third_is_
     assert log[second:].count("compile") > 0
 
 
+def test_of_a_long_program_the_same_with_smaller_chunks_is_compiled_before_wider_spaces_are_searched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To search a wider space of a network took five times as long as to compile once more."""
+    monkeypatch.setattr(SearchSpace, "is_long", True)
+
+    def stages() -> list[str]:
+        peaks = iter([BUDGET + 1])
+        searched = search(lambda one: (next(peaks, one.predicted_peak), one.predicted_seconds), (2, 2))
+        assert searched.run() is not None
+        return [kind for kind in kinds(searched.log) if kind in ("apply", "compile")]
+
+    assert stages() == ["apply", "compile", "compile"]
+    monkeypatch.setattr("eqsat.compiler.search.NEARLY_AS_FAST", 1.0)  # it takes a little longer
+    assert stages()[:3] == ["apply", "compile", "apply"]
+
+
 class Clock(Deadline):
     """A deadline that has passed once it was asked so often."""
 
