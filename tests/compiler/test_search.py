@@ -154,7 +154,7 @@ def test_of_a_long_program_the_same_with_smaller_chunks_is_compiled_before_wider
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """To search a wider space of a network took five times as long as to compile once more."""
-    monkeypatch.setattr(SearchSpace, "is_long", True)
+    monkeypatch.setattr(SearchSpace, "is_long", property(lambda _: True))
 
     def stages() -> list[str]:
         peaks = iter([BUDGET + 1])
