@@ -203,10 +203,13 @@ class ImageValues:
         stack = list(values)
         while stack:
             value = stack.pop()
-            if isinstance(value, Literal) or value in seen or value not in self.flat.made_by:
+            # What depends on no argument is in the place of a constant.
+            if isinstance(value, Literal) or value in seen or value in self._free:
                 continue
             seen.add(value)
-            equation = self.flat.made_by[value]
+            equation = self.flat.made_by.get(value)
+            if equation is None:
+                continue
             if self.is_windowed(equation):
                 yield equation
             else:

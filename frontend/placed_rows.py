@@ -211,6 +211,9 @@ class _Origins:
             return itself
         if made.name == "scatter" and made.params["update_jaxpr"] is None:
             return self._with_row_set(made, dimension) or itself
+        if (row := self._gathered_row(value, dimension)) is not None:
+            whole, places = self.of(row[0], dimension)
+            return whole, np.asarray(places)[row[1] : row[1] + 1]
         if made.primitive is lax.concatenate_p and made.params["dimension"] == dimension:
             parts = [one for one in made.inputs if not isinstance(one, Literal)]
             found = [self.of(one, dimension) for one in parts if avals[one].shape[dimension]]
@@ -247,6 +250,25 @@ class _Origins:
         found = np.array(places)
         found[row] = taken[0]
         return whole, found
+
+    def _gathered_row(self, value: Value, dimension: int) -> tuple[Value, int] | None:
+        """The array of which a value is one row, at a known place, and which; so are derivatives of walls."""
+        avals = self.flat.avals
+        for one in self._reshaped(value):
+            made = self.flat.made_by.get(one)
+            if made is None or made.name != "gather":
+                continue
+            (operand, indices), numbers = made.inputs, made.params["dimension_numbers"]
+            if isinstance(operand, Literal) or isinstance(indices, Literal):
+                return None
+            wanted = tuple(1 if d == dimension else size for d, size in enumerate(avals[operand].shape))
+            alone = numbers.collapsed_slice_dims == numbers.start_index_map == (dimension,)
+            if not alone or numbers.operand_batching_dims or made.params["slice_sizes"] != wanted:
+                return None
+            row = self._constant_row(indices) if avals[indices].shape == (1,) else None
+            inside = row is not None and 0 <= row < avals[operand].shape[dimension] <= MOST_PLACES
+            return (operand, row) if row is not None and inside and avals[value].shape == wanted else None
+        return None
 
     def _constant_row(self, indices: Value) -> int | None:
         """The number that an array of one index has, if it is written in the function."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from eqsat.frontend.placed_rows import is_cyclic
 from eqsat.frontend.row_primitives import NOWHERE, PLACED_ROWS, SUMMED_ROWS, with_zeros_added
@@ -33,6 +34,9 @@ def _gather(wanted: Wanted) -> Need | None:
     rank = len(wanted.shapes[0])
     if numbers.operand_batching_dims:
         return _gather_in_rows(wanted)
+    part = _gathered_part(wanted)
+    if part is not None:
+        return part
     if wanted.row in numbers.offset_dims:
         kept = [d for d in range(rank) if d not in numbers.collapsed_slice_dims]
         dimension = kept[numbers.offset_dims.index(wanted.row)]
@@ -50,6 +54,28 @@ def _gather(wanted: Wanted) -> Need | None:
     if not full or wanted.row != dimension:
         return None
     return _rows_at(wanted, np.asarray(wanted.constants[1])[:, 0].astype(np.int64))
+
+
+def _gathered_part(wanted: Wanted) -> Need | None:
+    """One part, at a known place, as the derivative of what sets it has; None for others."""
+    numbers, sizes, array = wanted.params["dimension_numbers"], wanted.params["slice_sizes"], wanted.shapes[0]
+    if 1 not in wanted.constants or len(wanted.shapes[1]) != 1:
+        return None
+    starts = [0] * len(array)
+    for dimension, start in zip(numbers.start_index_map, wanted.constants[1], strict=True):
+        starts[dimension] = int(start)
+    if not all(0 <= a <= a + n <= size for a, n, size in zip(starts, sizes, array, strict=True)):
+        return None
+    kept = [d for d in range(len(array)) if d not in numbers.collapsed_slice_dims]
+    row, window = kept[wanted.row], wanted.window
+    others = tuple(
+        slice(None) if d == row else slice(start, start + size)
+        for d, (start, size) in enumerate(zip(starts, sizes, strict=True))
+    )
+    rows = replace(window, dimension=row, start=window.start + starts[row])
+    return Need(
+        (rows, None), lambda operands, _: lax.squeeze(operands[0][others], numbers.collapsed_slice_dims)
+    )
 
 
 def _gather_in_rows(wanted: Wanted) -> Need | None:
@@ -73,7 +99,8 @@ def _placed(wanted: Wanted) -> Need | None:
         return wanted.same()
     if not is_cyclic(places, size):
         # Between its ends, an array has its rows one after another, so tiles of it are as far apart.
-        return _rows_at(wanted, places, window.stride, added) if not window.period else None
+        near = None if window.period else _rows_at(wanted, places, window.stride, added)
+        return near or (_rows_around(wanted, places, added) if len(places) == size else None)
     if window.period not in (0, size):
         return None
     first = int(places[0])
@@ -124,9 +151,31 @@ def _rows_at(wanted: Wanted, places: Any, stride: int = 0, added: bool = False) 
     window = wanted.window
     rows = _rows(window, wanted.tiles)
     inside = (rows >= 0) & (rows < len(places))
-    at = places[np.clip(rows, 0, len(places) - 1)]
+    return _rows_of_tiles(wanted, places[np.clip(rows, 0, len(places) - 1)], inside, stride, added)
+
+
+def _rows_around(wanted: Wanted, places: Any, added: bool) -> Need | None:
+    """The same of an array that goes around, as one that is turned: each row is from the nearest such place.
+
+    jnp.roll(u.at[0].set(u[1]), 1)[0]  =  u[n - 1]  =  u[-1]
+    """
+    window, size = wanted.window, len(places)
+    if window.period not in (0, size):
+        return None
+    rows = _rows(window, wanted.tiles)
+    inside = np.full(rows.shape, True) if window.period else (rows >= 0) & (rows < size)
+    at = places[rows % size]
+    near = np.where(at == NOWHERE, at, at - size * np.rint((at - rows) / size).astype(np.int64))
+    return _rows_of_tiles(wanted, near, inside, window.stride, added, size)
+
+
+def _rows_of_tiles(
+    wanted: Wanted, at: Any, inside: Any, stride: int, added: bool, period: int = 0
+) -> Need | None:
+    """The rows `at` of each tile, where its own are `inside` of the array."""
+    window = wanted.window
     empty, inside = inside & (at == NOWHERE), inside & (at != NOWHERE)
-    first, last = at.min(1, where=inside, initial=MANY), at.max(1, where=inside, initial=-1)
+    first, last = at.min(1, where=inside, initial=MANY), at.max(1, where=inside, initial=-MANY)
     found = _spanned(wanted.row, first, last, inside.any(1), window.end, stride)
     if found is None or found.length > 2 * window.length + 2:
         return None
@@ -140,7 +189,8 @@ def _rows_at(wanted: Wanted, places: Any, stride: int = 0, added: bool = False) 
             taken = jnp.where(jnp.asarray(empty)[tile].reshape(along), jnp.zeros((), taken.dtype), taken)
         return with_zeros_added(taken, added)
 
-    return Need((found, *[None] * (len(wanted.shapes) - 1)), compute)
+    others = [None] * (len(wanted.shapes) - 1)
+    return Need((replace(found, period=period), *others), compute)
 
 
 @rule("scatter-add")

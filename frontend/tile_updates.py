@@ -29,27 +29,35 @@ def changed_part(wanted: Wanted) -> Need | None:
     starts, sizes, kept = place
     row, window = wanted.row, wanted.window
     rows, first, count = wanted.shape[row], starts[row], sizes[row]
-    if window.period not in (0, rows) or (window.period and row in kept and count != rows):
+    if window.period not in (0, rows):
         return None
     inserted = [d for d in range(len(starts)) if d not in kept]
-    others = tuple(
-        slice(None) if d == row else slice(start, start + size)
+    # Entries around the part in the other dimensions, in which a tile has all of the array.
+    edges = [
+        (start, wanted.shape[d] - start - size, 0) if d != row else (0, 0, 0)
         for d, (start, size) in enumerate(zip(starts, sizes, strict=True))
-    )
+    ]
     update = replace(window, dimension=kept.index(row), start=window.start - first) if row in kept else None
 
     def compute(operands: Sequence[Any], tile: Any) -> Any:
         array, new = operands[0], lax.expand_dims(operands[2], inserted)
-        part = array[others]
-        changed = array.at[others].set(change(part, jnp.broadcast_to(new, part.shape)))
         places = window.places(tile)
         if window.period:
             places = lax.rem(lax.rem(places, np.int32(rows)) + np.int32(rows), np.int32(rows))
-        there = (places >= first) & (places < first + count)
-        along = [-1 if d == row else 1 for d in range(array.ndim)]
-        return jnp.where(there.reshape(along), changed, array)
+        there = _along((places >= first) & (places < first + count), row, array.ndim)
+        for d, (low, high, _) in enumerate(edges):
+            if low or high:
+                place = np.arange(array.shape[d])
+                there &= _along((place >= low) & (place < array.shape[d] - high), d, array.ndim)
+        spread = jnp.broadcast_to(lax.pad(new, np.zeros((), new.dtype), edges), array.shape)
+        return jnp.where(there, change(array, spread), array)
 
     return Need((window, None, update), compute)
+
+
+def _along(mask: Any, dimension: int, rank: int) -> Any:
+    """A mask of the entries along one dimension, for arrays of some rank."""
+    return mask.reshape([-1 if d == dimension else 1 for d in range(rank)])
 
 
 def part_of(wanted: Wanted) -> tuple[list[int], list[int], list[int]] | None:

@@ -38,7 +38,8 @@ class Window:
     - `dimension`: that of the rows.
     - `end`: the number of the last tile, if that begins earlier: it is not a whole one then.
     - `period`: after how many rows they repeat beyond the edges, if those beyond are read: an array that is
-      as long goes around. 0 if nothing is said of them.
+      as long goes around. In a shorter one, nothing is said of the rows from its end to there. 0 if nothing
+      is said of any.
 
     **Raises:** `Misaligned` if the last tile does not begin with a whole row.
     """

@@ -111,7 +111,7 @@ class Tiles:
                 self.windows[operand] = merged
         for value, window in self.windows.items():
             rows = self.image.shape(value)[window.dimension]
-            if value not in self.needs and window.period not in (0, rows):
+            if value not in self.needs and 0 < window.period < rows:
                 return False
         last = max(
             (one.stride * self.count + one.start + one.length for one in self.windows.values()), default=0
@@ -229,8 +229,10 @@ class Tiles:
         count, places = value.shape[window.dimension], window.places(tile)
         if not window.period:
             return jnp.take(value, jnp.clip(places, 0, count - 1), axis=window.dimension)
-        around = lax.rem(places, np.int32(count))
-        around = jnp.where(around < 0, around + count, around)
+        around = lax.rem(places, np.int32(window.period))
+        around = jnp.where(around < 0, around + window.period, around)
+        if window.period > count:
+            around = jnp.minimum(around, count - 1)
         inside = (*[slice(None)] * window.dimension, around)
         return value.at[inside].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
