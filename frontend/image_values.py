@@ -19,7 +19,7 @@ from eqsat.frontend.placed_rows import is_cyclic, with_placed_rows
 from eqsat.frontend.row_primitives import PLACED_ROWS
 from eqsat.frontend.scatter_updates import COMBINED
 from eqsat.frontend.tile_places import PLACED
-from eqsat.frontend.tile_windows import Wanted, Window
+from eqsat.frontend.tile_windows import ROW_BY_ROW, Wanted, Window
 from eqsat.ir.tiled_values import STENCIL, WINDOWED
 
 FEWEST_ROWS = 32
@@ -112,7 +112,36 @@ class ImageValues:
             constants = {1: known}
         shapes = tuple(map(self.shape, equation.inputs))
         dtype = self.flat.avals[output].dtype
-        return Wanted(equation, window, shapes, self.shape(output), dtype, constants, tiles)
+        near = self._near(equation, window) if equation.name == "concatenate" and window else frozenset[int]()
+        return Wanted(equation, window, shapes, self.shape(output), dtype, constants, tiles, near)
+
+    def _near(self, join: Equation, window: Window) -> frozenset[int]:
+        """The operands of a concatenation that are few rows, computed from rows near to where they are."""
+        found, begin, row = set(), 0, window.dimension
+        for number, operand in enumerate(join.inputs if join.params["dimension"] == row else ()):
+            rows = self.shape(operand)[row]
+            origins = self._origins(operand, row) if 0 < rows <= window.length else None
+            if origins and all(abs(origin - begin) <= window.length for origin in origins):
+                found.add(number)
+            begin += rows
+        return frozenset(found)
+
+    def _origins(self, value: Value | Literal, row: int) -> set[int] | None:
+        """From which rows of long arrays the first of few rows is computed; None if that is not known."""
+        if isinstance(value, Literal) or value in self._free or not self.shape(value):
+            return set()
+        equation = self.flat.made_by.get(value)
+        if equation is None or not (equation.name == "slice" or equation.name in ROW_BY_ROW):
+            return None
+        if equation.name == "slice":
+            start, steps = equation.params["start_indices"][row], equation.params["strides"]
+            if steps is not None and steps[row] != 1:
+                return None
+            (operand,) = equation.inputs
+            before = {0} if self.shape(operand)[row] >= FEWEST_ROWS else self._origins(operand, row)
+            return None if before is None else {start + origin for origin in before}
+        found = [self._origins(operand, row) for operand in equation.inputs]
+        return None if any(one is None for one in found) else set[int]().union(*(one for one in found if one))
 
     def is_windowed(self, equation: Equation) -> bool:
         """Whether an equation is a window operation, or a part of an array that a stencil reads."""

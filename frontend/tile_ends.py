@@ -59,7 +59,7 @@ def ends_after(image: ImageValues, targets: Sequence[Target]) -> list[Target]:
         if not sums.keys().isdisjoint(equation.outputs):
             continue
         target: Target | None = None
-        if equation.name in REDUCTIONS:
+        if equation.name in REDUCTIONS and _reduces_rows(image, equation):
             tried += 1
             target = _over_rows(image, equation, rows, place) if tried <= MOST_ENDS else None
         if target is None:
@@ -109,6 +109,12 @@ def _reduced(equation: Equation) -> tuple[int, ...]:
     if equation.name == "dot_general":
         return tuple(equation.params["dimension_numbers"][0][0])
     return tuple(equation.params["axes"])
+
+
+def _reduces_rows(image: ImageValues, equation: Equation) -> bool:
+    """Whether an equation reduces a dimension that is long enough for tiles."""
+    shape = image.shape(equation.inputs[0])
+    return any(shape[dimension] >= FEWEST_ROWS for dimension in _reduced(equation))
 
 
 def _has_identity(equation: Equation, dtype: Any) -> bool:

@@ -11,17 +11,12 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, rule
-from eqsat.ir.elementwise import ELEMENTWISE
+from eqsat.frontend.tile_windows import ROW_BY_ROW, Misaligned, Need, Wanted, Window, rule
 
 # Equations for which rows are one as the other.
 
 
-@rule(
-    *(ELEMENTWISE.keys() - {"convert"}),
-    *("convert_element_type", "copy", "stop_gradient", "square", "reduce_precision"),
-    *("integer_pow", "clamp", "select_n", "is_finite", "erf_inv"),
-)
+@rule(*ROW_BY_ROW)
 def _elementwise(wanted: Wanted) -> Need | None:
     # Operands are of one shape, or scalars.
     return wanted.same()
@@ -76,6 +71,9 @@ def _concatenate(wanted: Wanted) -> Need | None:
     """Of an operand with few rows, each tile needs all: they may be of the other end of an array.
 
     jnp.roll(x, 1)  =  concatenate(x[n - 1 :], x[: n - 1])
+
+    If these are computed from rows near to their place, as at the edges of `jnp.gradient`, only tiles that
+    have them need them, and others have other rows in their place.
     """
     row, window = wanted.row, wanted.window
     if (dimension := wanted.params["dimension"]) != row:
@@ -93,28 +91,48 @@ def _concatenate(wanted: Wanted) -> Need | None:
     begins = [0, *ends[:-1]]
     full = [number for number, shape in enumerate(wanted.shapes) if shape[row]]
     long = [number for number in full if wanted.shapes[number][row] > window.length]
+    near: dict[int, Window] = {}
+    for number in wanted.near:
+        part = _part_of_tiles(wanted, begins[number], wanted.shapes[number][row])
+        if part is not None:
+            near[number] = part
 
-    def rows(operands: Sequence[Any], number: int, places: Any) -> Any:
+    def rows(operands: Sequence[Any], number: int, places: Any, tile: Any) -> Any:
         if number in long:
             return operands[number]
-        inside = jnp.clip(places - begins[number], 0, wanted.shapes[number][row] - 1)
-        return jnp.take(operands[number], inside, axis=row)
+        first, length = begins[number], wanted.shapes[number][row]
+        if number in near:
+            first, length = first + near[number].first(tile), near[number].length
+        inside = jnp.clip(places - first, 0, length - 1)
+        return jnp.take(operands[number], inside, axis=row, mode="clip")
 
     def compute(operands: Sequence[Any], tile: Any) -> Any:
         places = window.places(tile)
         along = places.reshape([-1 if d == row else 1 for d in range(len(wanted.shape))])
         *others, last = full
-        joined = rows(operands, last, places)
+        joined = rows(operands, last, places, tile)
         for number in reversed(others):
-            joined = jnp.where(along < ends[number], rows(operands, number, places), joined)
+            joined = jnp.where(along < ends[number], rows(operands, number, places, tile), joined)
         return joined
 
     # Rows of an operand where there are none are not read.
     windows = tuple(
-        replace(window, start=window.start - begin) if number in long else None
+        replace(window, start=window.start - begin) if number in long else near.get(number)
         for number, begin in enumerate(begins)
     )
     return Need(windows, compute)
+
+
+def _part_of_tiles(wanted: Wanted, begin: int, rows: int) -> Window | None:
+    """The window of so many rows from `begin` on, all in each tile that has some; None if no tile has any."""
+    window = wanted.window
+    offsets = window.offsets(wanted.tiles)
+    firsts = offsets + window.start
+    having = offsets[(firsts < begin + rows) & (firsts + window.length > begin)]
+    if not len(having):
+        return None
+    start, length = -int(having.max()), int(having.max() - having.min()) + rows
+    return Window(window.dimension, window.stride, start, length, window.end)
 
 
 @rule("stack")

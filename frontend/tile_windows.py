@@ -23,6 +23,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from eqsat.frontend.flat import Equation
+from eqsat.ir.elementwise import ELEMENTWISE
+
+ROW_BY_ROW = frozenset(
+    {
+        *(ELEMENTWISE.keys() - {"convert"}),
+        *("convert_element_type", "copy", "stop_gradient", "square", "reduce_precision"),
+        *("integer_pow", "clamp", "select_n", "is_finite", "erf_inv"),
+    }
+)
+"""Primitives that compute each entry by itself."""
 
 
 class Misaligned(Exception):
@@ -117,6 +127,7 @@ class Wanted:
     - `shapes`: of the operands; `shape`: of the result, `dtype`: its dtype.
     - `constants`: by operand, its value where it is known beforehand.
     - `tiles`: the number of tiles.
+    - `near`: which operands of a concatenation are few rows that are computed from rows near to their place.
     """
 
     equation: Equation
@@ -126,6 +137,7 @@ class Wanted:
     dtype: Any
     constants: Mapping[int, Any]
     tiles: int
+    near: frozenset[int] = frozenset()
 
     @property
     def params(self) -> Mapping[str, Any]:

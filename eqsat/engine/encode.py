@@ -338,7 +338,7 @@ def encode_program(
     lines += [
         f"(union (Node {one.number}) (Node {other.number}))"
         for one, other in program.equalities
-        if one.number not in fenced
+        if one.number not in fenced or other.number in fenced
     ]
     for fact in program.facts:
         along = " ".join(str(axis.id) for axis in fact.axes)

@@ -15,7 +15,7 @@ from eqsat.engine.schema import BOOKKEEPING, CHUNKS, LOADING
 from eqsat.engine.snapshot import Snapshot, matches_found, snapshot
 from eqsat.engine.triggered_rules import can_match, makes, pairs_in, relevant, symbols_in
 from eqsat.ir.axis import Axis
-from eqsat.ir.comparing import compared
+from eqsat.ir.comparing import compared_with_tiles
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.support.deadline import NO_DEADLINE, Deadline
@@ -216,7 +216,7 @@ class _Run:
         """Load the program; what its symbols stand for."""
         numbers = sorted(frozenset[float]().union(*(rule.numbers for rule in self.known)))
         copies = sorted(frozenset[tuple[int, int]]().union(*(rule.copies for rule in self.known)))
-        fenced = compared(self.program).between
+        fenced = compared_with_tiles(self.program).between
         beside = [value for one in self.granted for value in one.values]
         loading = encode_program(self.program, large, stored, numbers, copies, fenced, beside, tiled)
         symbols = loading.symbols

@@ -16,7 +16,8 @@ from eqsat.ir.control import While, carried
 from eqsat.ir.dtypes import is_inexact
 from eqsat.ir.ops import Call, Const, Delta, Iota, Leaf, Map, Op, Opaque, Operation, Reduce, Rename, Select
 from eqsat.ir.program import Program
-from eqsat.ir.term import Term
+from eqsat.ir.term import Term, reachable
+from eqsat.ir.tiled_values import tiled_values
 from eqsat.support.weak_cache import weakly_cached
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "eq_to", "lt_to", "le_to"})
@@ -78,6 +79,28 @@ def compared(program: Program) -> Compared:
     return _Finder(program).found()
 
 
+@weakly_cached
+def compared_with_tiles(program: Program) -> Compared:
+    """The same, and what is compared in tiles that results may be computed by instead.
+
+    Such a result is compared itself, but nothing reads it, and its tiles read nothing that is compared: they
+    make each comparison of values that they compute.
+    """
+    found = compared(program)
+    if not found.between:
+        return found
+    written = {term.number: term for term in program.reachable()}
+    read = {arg.number for term in written.values() for arg in term.args}
+    compares = found.between | {value.number for value in found.values}
+    tiles = [
+        tiles
+        for whole, tiles in tiled_values(program)
+        if whole.number in found.between - read
+        and compares.isdisjoint(term.number for term in reachable([tiles]))
+    ]
+    return _Finder(program, tiles).found() if tiles else found
+
+
 class _Finder:
     """Looks through a program and the bodies inside. Sets of terms are the bits of integers.
 
@@ -96,7 +119,7 @@ class _Finder:
     - `rounded`: the terms that rounding has a say in.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, beside: Sequence[Term] = ()) -> None:
         self.terms: list[Term] = []
         self.args: list[list[int]] = []
         self.bodies: list[int] = []
@@ -107,20 +130,21 @@ class _Finder:
         self.rounded = 0
         self._differences: dict[int, int] = {}
         self._count = 0
-        self._read(program, {})
+        self._read(program, {}, beside)
 
-    def _read(self, program: Program, given: Mapping[int, int]) -> list[int]:
+    def _read(self, program: Program, given: Mapping[int, int], beside: Sequence[Term] = ()) -> list[int]:
         """Enter the terms of a program; the places of its outputs.
 
         **Arguments:**
 
         - `given`: by number of an input, the place of what it is a slice of, or the whole.
+        - `beside`: what else to enter, with what it is computed from.
         """
         body = self._count
         self._count += 1
         places: dict[int, int] = {}
         made: dict[tuple[int, tuple[int, ...]], list[list[int]]] = {}
-        for term in program.reachable():
+        for term in reachable([*(output.term for output in program.outputs), *beside]):
             args = [places[arg.number] for arg in term.args]
             selects = _selects(term.op) or isinstance(term.op, Map)
             keeps = _keeps(term.op)

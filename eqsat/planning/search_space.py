@@ -13,7 +13,7 @@ from eqsat.engine.families import Families
 from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.engine.storage_model import StorageModel, overwrites, solves_batch
 from eqsat.ir.axis import Axis
-from eqsat.ir.comparing import compared
+from eqsat.ir.comparing import compared_with_tiles
 from eqsat.ir.ops import Call, Map, Opaque, Operation, Reduce
 from eqsat.ir.picked_entries import is_pick
 from eqsat.ir.program import Program
@@ -241,7 +241,7 @@ class SearchSpace:
         """The families of e-classes that must be computed by one expression everywhere."""
         graph = self.saturation.graph
         return Families.in_graph(
-            graph, [graph.class_of[value.number] for value in compared(self.program).values]
+            graph, [graph.class_of[value.number] for value in compared_with_tiles(self.program).values]
         )
 
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from jax import lax
 
-from eqsat.ir.comparing import compared, same_bits
+from eqsat.frontend.lower import lower
+from eqsat.ir.comparing import compared, compared_with_tiles, same_bits
+from eqsat.ir.tiled_values import tiled_values
 from tests.stages import lowered, normal, text
 
 X = normal(5, 4)
@@ -230,3 +232,26 @@ def test_what_a_body_computes_and_compares_itself_may_be_computed_again() -> Non
         return lax.scan(step, jnp.zeros(len(x)), x)[0]
 
     assert once_of(largest, X) == set()
+
+
+def steps(x: Any) -> Any:
+    for _ in range(2):
+        x = jnp.sin(sum(jnp.roll(x, shift, axis) for shift in (1, -1) for axis in (0, 1)))
+    return x - jnp.roll(x, 1, 0) > 0.1
+
+
+def test_a_result_by_tiles_is_compared_in_them() -> None:
+    program, _ = lower(jax.make_jaxpr(steps)(normal(96, 64)))
+    ((whole, tiles),) = tiled_values(program)
+    assert whole.number in compared(program).between
+    assert {whole.number, tiles.number} <= compared_with_tiles(program).between
+
+
+def test_a_result_by_tiles_that_something_reads_is_compared_as_it_is() -> None:
+    def fn(x: Any) -> Any:
+        found = steps(x)
+        return found, jnp.cumsum(found, 0)
+
+    program, _ = lower(jax.make_jaxpr(fn)(normal(96, 64)))
+    assert any(whole.number in compared(program).between for whole, _ in tiled_values(program))
+    assert compared_with_tiles(program) == compared(program)
