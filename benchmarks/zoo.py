@@ -31,6 +31,7 @@ import jax
 import numpy as np
 
 import eqsat
+from benchmarks.fairness import are_fair
 from benchmarks.fresh import ROOT
 from benchmarks.records import markdown, read, write
 from eqsat.backend.certificate import Certified, certify
@@ -49,12 +50,6 @@ LARGEST = 6_000_000_000
 
 TOLERANCE = 2e-3
 """Results differ above this relative difference, beside the largest entry."""
-
-TIMES_AS_FAR = 3.0
-"""Results that differ are fair if ours are at most this many times as far from those in double precision."""
-
-NEGLIGIBLE = 1e-4
-"""Relative errors of each result, beside its largest entry, that are always allowed."""
 
 
 @dataclass
@@ -145,12 +140,7 @@ def measured(file: Path, target: Target, scale: str, share: float) -> Row:
     if target.absent is None:
         ours = jax.tree.unflatten(tree, leaves)
         written = jax.jit(flat) if plain.peak <= LARGEST else None
-        _run(
-            row,
-            lambda: optimized(*ours),
-            written and (lambda: written(*leaves)),
-            lambda: function(*_doubled(arguments)),
-        )
+        _run(row, lambda: optimized(*ours), written, flat, leaves)
     return row
 
 
@@ -165,42 +155,22 @@ def _alone(plan: Plan, avals: Sequence[Any], target: Target) -> Certified:
 def _run(
     row: Row,
     planned: Callable[[], Any],
-    written: Callable[[], Any] | None,
-    doubled: Callable[[], Any],
+    written: Callable[..., Any] | None,
+    function: Callable[..., Any],
+    leaves: Sequence[Any],
 ) -> None:
     """Runs a program as planned and, if it is not too large, as written, and compares the results.
 
     **Arguments:**
 
-    - `doubled`: the function as written on arguments in double precision.
+    - `function`: the function as written, of the leaves of its arguments; `written`: the same, compiled.
     """
     found, row.run = _timed(planned)
     if written is not None:
-        expected, row.plain_run = _timed(written)
+        expected, row.plain_run = _timed(lambda: written(*leaves))
         row.error = difference(expected, found)
         if row.error > TOLERANCE:
-            with jax.enable_x64(True):
-                exact = jax.tree.leaves(jax.jit(doubled)())
-            row.fair = all(map(is_fair, exact, jax.tree.leaves(expected), jax.tree.leaves(found)))
-
-
-def _doubled(arguments: Any) -> Any:
-    """Arguments in double precision, where they are in single precision. It has to be enabled."""
-
-    def double(leaf: Any) -> Any:
-        return jax.numpy.asarray(leaf, np.float64) if getattr(leaf, "dtype", None) == np.float32 else leaf
-
-    return jax.tree.map(double, tuple(arguments))
-
-
-def is_fair(exact: Any, expected: Any, found: Any) -> bool:
-    """Whether a result is about as near to the exact one as the one that was expected."""
-    if not jax.numpy.issubdtype(exact.dtype, np.floating) or not exact.size:
-        return True
-    exact, expected, found = (np.asarray(each, np.float64) for each in (exact, expected, found))
-    top = np.abs(exact).max()
-    ours, theirs = (np.abs(each - exact).max() for each in (found, expected))
-    return bool(ours <= TIMES_AS_FAR * theirs + NEGLIGIBLE * top)
+            row.fair = are_fair(function, written, leaves, jax.tree.leaves(found))
 
 
 def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
