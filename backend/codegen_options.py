@@ -28,6 +28,7 @@ class CodegenOptions:
     - `tiles`: the tiles of products' results, of which a product with few may be emitted in parts. None: none
       is.
     - `slices_bits`: whether scans take slices of the bits of bfloat16 arrays.
+    - `indexed_slices`: as of `Machine`.
     - `panel`: bytes that the library may pack for a product; operands are ordered accordingly. None: no
       limit, and operands are in the order that is fast.
     """
@@ -43,6 +44,7 @@ class CodegenOptions:
     shifted_taps: int = 0
     transposes_slowly: bool = False
     slices_bits: bool = False
+    indexed_slices: int = 0
     tiles: ProductTiles | None = None
 
 
@@ -59,6 +61,7 @@ def codegen_options(machine: Machine, exact: bool) -> CodegenOptions:
             orders_convolutions=machine.orders_convolutions,
             transposes_slowly=machine.transposes_slowly,
             slices_bits=machine.widens,
+            indexed_slices=machine.indexed_slices,
         )
     steps = (machine.split_reduction, machine.split_columns) if machine.emits_steps else (0, 0)
     return CodegenOptions(
@@ -72,5 +75,6 @@ def codegen_options(machine: Machine, exact: bool) -> CodegenOptions:
         shifted_taps=machine.shifted_taps,
         transposes_slowly=machine.transposes_slowly,
         slices_bits=machine.widens,
+        indexed_slices=machine.indexed_slices,
         tiles=machine.tiles if machine.emits_steps else None,
     )

@@ -6,16 +6,18 @@ iteration to iteration are passed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from eqsat.backend.calls_registry import call as call_text
 from eqsat.backend.layout import Emitted, Lengths, by_axes, realised, tuple_text
 from eqsat.backend.slicing import BY_BITS
-from eqsat.ir.axis import Layout, layout_axes
+from eqsat.ir.axis import Axis, Layout, layout_axes
 from eqsat.ir.control import Body, Scan, Switch, While
+from eqsat.ir.memory_order import memory_order
 from eqsat.ir.ops import Call, Leaf, Opaque
+from eqsat.ir.scan_slices import is_indexed, lies_apart, scanned_axis
 from eqsat.ir.substitution import chunk_of
 from eqsat.planning.blocks import Block, Compute
 
@@ -62,7 +64,7 @@ class ControlEmitter:
             options["reverse"] = "True"
         if scan.unroll != 1:
             options["unroll"] = str(scan.unroll)
-        first = [self.of_operands(scan.carried), self.of_operands(scan.sliced, self.by_bits)]
+        first = [self.of_operands(scan.carried), self.of_operands(scan.sliced, self.by_number)]
         self.line(f"{carry}, {entries} = {call_text('lax.scan', iteration, *first, **options)}")
         results = len(self.call.out_layouts)
         return [
@@ -96,9 +98,9 @@ class ControlEmitter:
     def line(self, text: str) -> None:
         self.emitter.line(self.scope, text)
 
-    def of_operands(self, places: Sequence[int], by_bits: Collection[int] = ()) -> str:
+    def of_operands(self, places: Sequence[int], by_number: Collection[int] = ()) -> str:
         texts = [
-            f"lax.iota(jnp.int32, {self.length_of_scan})" if place in by_bits else self.operands[place]
+            f"lax.iota(jnp.int32, {self.length_of_scan})" if place in by_number else self.operands[place]
             for place in places
         ]
         return tuple_text(texts) if places else "()"
@@ -110,6 +112,40 @@ class ControlEmitter:
             return frozenset()
         dtypes = [arg.dtype for arg in self.step.term.args]
         return frozenset(place for place in self.call.control.sliced if dtypes[place] == "bfloat16")
+
+    @cached_property
+    def indexed(self) -> Mapping[int, int]:
+        """The operands that lie in memory with another axis first, each with the place of the scanned one.
+
+        Of these, a scan takes slices by their number (`eqsat.ir.scan_slices`).
+        """
+        found: dict[int, int] = {}
+        scan, most = self.call.control, self.emitter.codegen.indexed_slices
+        for place in scan.sliced if isinstance(scan, Scan) and most else ():
+            axis, order = scanned_axis(self.call, place), self.values[place].order
+            term = self.step.term.args[place]
+            if axis is None or memory_order(term) != order or not lies_apart(order, axis):
+                continue
+            if place not in self.by_bits and is_indexed(order, axis, term.dtype, self.length, most):
+                found[place] = order.index(axis)
+        return found
+
+    def length(self, axis: Axis) -> int:
+        """How long an axis is: its chunks, where there is a loop over it."""
+        return self.emitter.length(axis) if axis in self.lengths else axis.size
+
+    @cached_property
+    def by_number(self) -> frozenset[int]:
+        """The operands of which a scan takes slices by their number."""
+        return self.by_bits | self.indexed.keys()
+
+    def slice_of(self, place: int, number: str, layout: Layout) -> Emitted:
+        """A slice of such an operand, as the body sees it, which has a layout for it."""
+        axis, value = self.indexed[place], self.values[place]
+        given = layout_axes(self.call.arg_layouts[place])[1:]
+        names = dict(zip(given, layout_axes(layout), strict=True))
+        text = call_text("lax.dynamic_index_in_dim", value.text, number, str(axis), keepdims="False")
+        return Emitted(text, tuple(names[one] for one in value.order if one in names))
 
     @property
     def length_of_scan(self) -> int:
@@ -142,7 +178,10 @@ class ControlEmitter:
                     text = f"{parameters[group]}[{places.index(source)}]"
                     if source in self.by_bits:
                         text = f"{call_text(BY_BITS, self.operands[source], text, '1', '0')}[0]"
-                    value = by_axes(text, leaf.op.layout, self.lengths)
+                    if source in self.indexed:
+                        value = self.slice_of(source, text, leaf.op.layout)
+                    else:
+                        value = by_axes(text, leaf.op.layout, self.lengths)
             if value.text != text or not text.isidentifier():
                 variable = emitter.local("given")
                 emitter.line(inner, f"{variable} = {value.text}")

@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from eqsat.engine.convolutions import convolution_work
 from eqsat.ir.axis import Axis, layout_axes, layout_shape
+from eqsat.ir.control import Scan
 from eqsat.ir.depthwise import is_shifted
 from eqsat.ir.dtypes import accumulator, itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
@@ -21,6 +23,7 @@ from eqsat.ir.memory_order import Order, multiplies_as_it_lies
 from eqsat.ir.operation_function import core_sizes
 from eqsat.ir.ops import Call, Chunk, Concat, Dot, Fold, Map, Op, Opaque, Operation, Reduce, Select
 from eqsat.ir.reduction_steps import library_parts, part_length
+from eqsat.ir.scan_slices import is_indexed, lies_apart, scanned_axis
 from eqsat.ir.selection import block_length, by_blocks
 from eqsat.targets.machine import Machine
 
@@ -133,6 +136,8 @@ class StorageModel:
             return self.first_step(op, operands[0])
         if isinstance(op, Opaque) and op.call.primitive.name == "conv_general_dilated":
             return self._patches(op.call, operands)
+        if isinstance(op, Opaque) and isinstance(op.call.control, Scan):
+            return self._sequences(op.call, op.call.control, operands, orders)
         if isinstance(op, (Operation, Opaque)):
             return self._sorting(op, operands)
         if not isinstance(op, Dot):
@@ -232,6 +237,22 @@ class StorageModel:
         if op.kind != "top_k" or not self.machine.fuses_selections:
             return False
         return by_blocks(op.k, self.length(op.axis, operand.open), operand.dtype)
+
+    def _sequences(
+        self, call: Call, scan: Scan, operands: Sequence[Valued], orders: Sequence[Order | None]
+    ) -> int:
+        """Bytes of the copies that a scan takes of what it slices, for the scanned axis to come first."""
+        if not self.machine.indexed_slices:
+            return 0
+        size = 0
+        for place in scan.sliced if orders else ():
+            order, axis, operand = orders[place], scanned_axis(call, place), operands[place]
+            if order is None or axis is None or not lies_apart(order, axis):
+                continue
+            length = partial(self.length, opened=operand.open)
+            if not is_indexed(order, axis, operand.dtype, length, self.machine.indexed_slices):
+                size += self.bytes(operand)
+        return size
 
     def _patches(self, call: Call, operands: Sequence[Valued]) -> int:
         """Bytes of the patches of a convolution by groups: the library lays out all of them at once.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
-from eqsat.ir.control import iterations
+from eqsat.ir.control import Scan, iterations
 from eqsat.ir.memory_order import Order, memory_order
 from eqsat.ir.ops import Dot, Opaque, Operation, Rename
 from eqsat.ir.term import Term
@@ -293,8 +293,9 @@ def routine_buffers(block: Block, model: CostModel) -> dict[int, int]:
 
 
 def orders(term: Term) -> tuple[Order | None, ...]:
-    """The orders in which the axes of a product's operands lie in memory, where they are given."""
-    return tuple(map(memory_order, term.args)) if isinstance(term.op, Dot) else ()
+    """The orders of the axes of operands of products and scans, as they lie, where they are given."""
+    scans = isinstance(term.op, Opaque) and isinstance(term.op.call.control, Scan)
+    return tuple(map(memory_order, term.args)) if scans or isinstance(term.op, Dot) else ()
 
 
 def _inside(index: int, paths: frozenset[Path]) -> frozenset[Path]:

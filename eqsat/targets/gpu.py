@@ -209,6 +209,7 @@ GPU = Machine(
     transposes_slowly=True,
     panel_columns=0,
     widens=False,
+    indexed_slices=0,
     product_workspace=WORKSPACE,
     lanes=0,
     adds_rows=False,

@@ -61,6 +61,7 @@ TPU = Machine(
     rows=128,
     panel_columns=0,
     widens=False,
+    indexed_slices=0,
     lanes=0,
     adds_rows=False,
     joins=False,

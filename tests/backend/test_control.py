@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -85,3 +86,30 @@ def test_source_that_takes_slices_of_bits_can_be_differentiated(reverse: bool) -
     wanted = np.asarray(gradient(fn), np.float32)
     assert np.abs(wanted).min() > 0
     np.testing.assert_allclose(np.asarray(gradient(function), np.float32), wanted, rtol=0.05)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("shape", [(30, 40), (30, 40, 5), (4, 1, 40, 6)])
+def test_slices_of_an_array_with_another_axis_first_are_taken_by_their_number(
+    shape: tuple[int, ...], reverse: bool
+) -> None:
+    """XLA would copy all of the array, with the scanned axis first."""
+    x = normal(*shape)
+
+    def one(x: Any) -> Any:
+        return lax.scan(lambda c, row: (0.5 * c + row, ()), jnp.zeros(x.shape[1:]), x, reverse=reverse)[0]
+
+    def fn(x: Any) -> Any:
+        for _ in range(shape.index(40) - 1):
+            x = x[:, 0]
+        return jax.vmap(one)(x)
+
+    module = emitted(lowered(fn, x)[0], codegen=codegen_options(CPU, exact=True))
+    assert "dynamic_index_in_dim" in module.source
+    compiled = jax.jit(module.function())
+    for found, wanted in zip(compiled(x), jax.tree.leaves(jax.jit(fn)(x)), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    longest = replace(codegen_options(CPU, exact=True), indexed_slices=0)
+    copying = jax.jit(emitted(lowered(fn, x)[0], codegen=longest).function())
+    temporaries = [f.lower(x).compile().memory_analysis().temp_size_in_bytes for f in (compiled, copying)]
+    assert temporaries[0] <= temporaries[1] - 0.9 * x.nbytes

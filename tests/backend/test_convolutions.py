@@ -23,7 +23,7 @@ from eqsat.targets.gpu import GPU
 from tests.stages import lowered, normal
 
 ORDERED = CodegenOptions(orders_convolutions=True, orders_bodies=True)
-OUTSIDE = CodegenOptions(orders_convolutions=True, slices_bits=True)
+OUTSIDE = CodegenOptions(orders_convolutions=True, slices_bits=True, indexed_slices=CPU.indexed_slices)
 
 Function = Callable[..., Any]
 
