@@ -15,6 +15,7 @@ import numpy as np
 from jax.extend.core import Literal
 
 from eqsat.frontend.flat import Equation, FlatJaxpr, Value
+from eqsat.frontend.kept_rows import with_kept_rows
 from eqsat.frontend.placed_rows import is_cyclic, with_placed_rows
 from eqsat.frontend.row_primitives import PLACED_ROWS
 from eqsat.frontend.scatter_updates import COMBINED
@@ -91,7 +92,7 @@ class ImageValues:
         windows = [equation for equation in flat.equations if equation.name in WINDOWED]
         pads = any(any(map(any, equation.params["padding"])) for equation in windows)
         # Of a file, joins of its rows are read as they are.
-        self.flat = flat if cuts else with_placed_rows(flat, around=not pads)
+        self.flat = flat if cuts else with_kept_rows(with_placed_rows(flat, around=not pads))
         self.cuts = cuts
         self._constants: dict[Value, Any] = dict(flat.constants)
         self._free: set[Value] = set(flat.constants)

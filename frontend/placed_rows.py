@@ -239,7 +239,7 @@ class _Origins:
             return None
         if self.flat.avals[indices].shape != (1,):
             return None
-        row = self._constant_row(indices)
+        row = constant_row(self.flat, indices)
         wanted = tuple(1 if d == dimension else size for d, size in enumerate(shape))
         rows = [one for one in self._reshaped(update) if self.flat.avals[one].shape == wanted]
         if row is None or not 0 <= row < shape[dimension] <= MOST_PLACES or not rows:
@@ -253,31 +253,13 @@ class _Origins:
 
     def _gathered_row(self, value: Value, dimension: int) -> tuple[Value, int] | None:
         """The array of which a value is one row, at a known place, and which; so are derivatives of walls."""
-        avals = self.flat.avals
         for one in self._reshaped(value):
             made = self.flat.made_by.get(one)
-            if made is None or made.name != "gather":
-                continue
-            (operand, indices), numbers = made.inputs, made.params["dimension_numbers"]
-            if isinstance(operand, Literal) or isinstance(indices, Literal):
-                return None
-            wanted = tuple(1 if d == dimension else size for d, size in enumerate(avals[operand].shape))
-            alone = numbers.collapsed_slice_dims == numbers.start_index_map == (dimension,)
-            if not alone or numbers.operand_batching_dims or made.params["slice_sizes"] != wanted:
-                return None
-            row = self._constant_row(indices) if avals[indices].shape == (1,) else None
-            inside = row is not None and 0 <= row < avals[operand].shape[dimension] <= MOST_PLACES
-            return (operand, row) if row is not None and inside and avals[value].shape == wanted else None
+            if made is not None and made.name == "gather":
+                found = gathered_row(self.flat, made, dimension)
+                shape = self.flat.avals[value].shape
+                return found if found and len(shape) == len(self.flat.avals[found[0]].shape) else None
         return None
-
-    def _constant_row(self, indices: Value) -> int | None:
-        """The number that an array of one index has, if it is written in the function."""
-        made = self.flat.made_by.get(indices)
-        while made is not None and made.name in _RESHAPING and isinstance(made.inputs[0], int):
-            made = self.flat.made_by.get(made.inputs[0])
-        if made is None or made.name not in _RESHAPING or not isinstance(made.inputs[0], Literal):
-            return None
-        return int(made.inputs[0].val)
 
     def _rows(self, made: Equation, dimension: int) -> tuple[Value, Any] | None:
         """Of which value an equation takes rows, as they are, and which: a slice, or how often the first."""
@@ -309,6 +291,30 @@ class _Origins:
         if row[dimension] != 1 or _without(row, dimension) != _without(shape, dimension):
             return None
         return made.inputs[0], int(shape[dimension])
+
+
+def gathered_row(flat: FlatJaxpr, gather: Equation, dimension: int) -> tuple[Value, int] | None:
+    """The array of which a gather takes one row, at a known place, without the dimension; and which row."""
+    (operand, indices), numbers = gather.inputs, gather.params["dimension_numbers"]
+    if isinstance(operand, Literal) or isinstance(indices, Literal) or numbers.operand_batching_dims:
+        return None
+    shape = flat.avals[operand].shape
+    wanted = tuple(1 if d == dimension else size for d, size in enumerate(shape))
+    alone = numbers.collapsed_slice_dims == numbers.start_index_map == (dimension,)
+    if not alone or gather.params["slice_sizes"] != wanted or flat.avals[indices].shape != (1,):
+        return None
+    row = constant_row(flat, indices)
+    return (operand, row) if row is not None and 0 <= row < shape[dimension] <= MOST_PLACES else None
+
+
+def constant_row(flat: FlatJaxpr, indices: Value) -> int | None:
+    """The number that an array of one index has, if it is written in the function."""
+    made = flat.made_by.get(indices)
+    while made is not None and made.name in _RESHAPING and isinstance(made.inputs[0], int):
+        made = flat.made_by.get(made.inputs[0])
+    if made is None or made.name not in _RESHAPING or not isinstance(made.inputs[0], Literal):
+        return None
+    return int(made.inputs[0].val)
 
 
 def _pads_zeros(equation: Equation, dimension: int) -> tuple[int, int] | None:

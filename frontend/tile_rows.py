@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from eqsat.frontend.tile_windows import ROW_BY_ROW, Misaligned, Need, Wanted, Window, rule
+from eqsat.frontend.tile_windows import ROW_BY_ROW, Misaligned, Need, Wanted, Window, rows_of_part, rule
 
 # Equations for which rows are one as the other.
 
@@ -93,7 +93,7 @@ def _concatenate(wanted: Wanted) -> Need | None:
     long = [number for number in full if wanted.shapes[number][row] > window.length]
     near: dict[int, Window] = {}
     for number in wanted.near:
-        part = _part_of_tiles(wanted, begins[number], wanted.shapes[number][row])
+        part = rows_of_part(wanted, begins[number], wanted.shapes[number][row])
         if part is not None:
             near[number] = part
 
@@ -121,18 +121,6 @@ def _concatenate(wanted: Wanted) -> Need | None:
         for number, begin in enumerate(begins)
     )
     return Need(windows, compute)
-
-
-def _part_of_tiles(wanted: Wanted, begin: int, rows: int) -> Window | None:
-    """The window of so many rows from `begin` on, all in each tile that has some; None if no tile has any."""
-    window = wanted.window
-    offsets = window.offsets(wanted.tiles)
-    firsts = offsets + window.start
-    having = offsets[(firsts < begin + rows) & (firsts + window.length > begin)]
-    if not len(having):
-        return None
-    start, length = -int(having.max()), int(having.max() - having.min()) + rows
-    return Window(window.dimension, window.stride, start, length, window.end)
 
 
 @rule("stack")

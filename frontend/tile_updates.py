@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from eqsat.frontend.scatter_updates import COMBINED, combination
-from eqsat.frontend.tile_windows import Need, Wanted, rule
+from eqsat.frontend.tile_windows import Need, Wanted, Window, rows_of_part, rule
 
 
 @rule(*(COMBINED.keys() - {"scatter-add"}))
@@ -37,7 +37,11 @@ def changed_part(wanted: Wanted) -> Need | None:
         (start, wanted.shape[d] - start - size, 0) if d != row else (0, 0, 0)
         for d, (start, size) in enumerate(zip(starts, sizes, strict=True))
     ]
-    update = replace(window, dimension=kept.index(row), start=window.start - first) if row in kept else None
+    # Of a short part, only the tiles that have it need rows.
+    short = rows_of_part(wanted, first, count) if row in kept and count <= window.length else None
+    update: Window | None = None
+    if row in kept:
+        update = replace(short or replace(window, start=window.start - first), dimension=kept.index(row))
 
     def compute(operands: Sequence[Any], tile: Any) -> Any:
         array, new = operands[0], lax.expand_dims(operands[2], inserted)
@@ -45,6 +49,8 @@ def changed_part(wanted: Wanted) -> Need | None:
         if window.period:
             places = lax.rem(lax.rem(places, np.int32(rows)) + np.int32(rows), np.int32(rows))
         there = _along((places >= first) & (places < first + count), row, array.ndim)
+        if short is not None:
+            new = jnp.take(new, _within(places - first - short.first(tile), short), axis=row, mode="clip")
         for d, (low, high, _) in enumerate(edges):
             if low or high:
                 place = np.arange(array.shape[d])
@@ -53,6 +59,13 @@ def changed_part(wanted: Wanted) -> Need | None:
         return jnp.where(there, change(array, spread), array)
 
     return Need((window, None, update), compute)
+
+
+def _within(places: Any, window: Window) -> Any:
+    """Places among the rows of a window; those of others are anywhere."""
+    if window.period:
+        places = lax.rem(lax.rem(places, np.int32(window.period)) + window.period, np.int32(window.period))
+    return jnp.clip(places, 0, window.length - 1)
 
 
 def _along(mask: Any, dimension: int, rank: int) -> Any:

@@ -176,6 +176,31 @@ class Wanted:
         return tuple(self.window.length if d == self.row else size for d, size in enumerate(sizes))
 
 
+def rows_of_part(wanted: Wanted, begin: int, rows: int) -> Window | None:
+    """The rows of a part of the wanted array, by their place in it: all of them in each tile that has some.
+
+    Other tiles have other rows, which the part has not. None if no tile has any of it.
+
+    **Arguments:**
+
+    - `begin`: where the part begins; `rows`: how many there are.
+    """
+    window = wanted.window
+    offsets = window.offsets(wanted.tiles)
+    firsts = offsets + window.start
+    turns = range(-1, int(firsts.max() + window.length) // window.period + 1) if window.period else [0]
+    starts = [
+        turn * window.period - offsets[(firsts < at + rows) & (firsts + window.length > at)]
+        for turn in turns
+        for at in [begin + turn * window.period]
+    ]
+    having = np.concatenate(starts)
+    if not len(having):
+        return None
+    first, last = int(having.min()), int(having.max())
+    return replace(window, start=first, length=last - first + rows)
+
+
 def joined(tiles: Any, dimension: int) -> Any:
     """What all tiles give, of which the tiles are the first dimension, one after another along another."""
     moved = jnp.moveaxis(tiles, 0, dimension)

@@ -110,6 +110,7 @@ def test_results_that_are_written_to_files_are_cut_off() -> None:
         assert ("scatter" in str(tiles)) is not streamed
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("fn", "shape"),
     [

@@ -62,6 +62,7 @@ EDGES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("shape", [(96, 64), (251, 100)])
 @pytest.mark.parametrize("name", EDGES)
 def test_edges_of_another_kind_have_tiles(name: str, shape: tuple[int, ...]) -> None:
@@ -97,6 +98,7 @@ def test_edges_of_another_kind_keep_to_a_budget(name: str) -> None:
     np.testing.assert_allclose(optimized(x), wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.nightly
 def test_the_gradient_of_many_steps_with_repeated_edges_keeps_to_a_budget() -> None:
     def loss(u: Any) -> Any:
         for _ in range(5):

@@ -69,7 +69,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = 
 }
 
 QUICK = [
-    *((name, MESH) for name in ("standardised", "a flip", "what is read")),
+    *((name, MESH) for name in ("standardised", "what is read")),
     ("sums from both ends", MESH),
     ("a factor", MESH),
     ("iterations of k-means", SQUARE),

@@ -50,6 +50,7 @@ def passes_of(name: str) -> tuple[Any, Any, list[Any], Any]:
     return plan, steps, files, jax.tree.leaves(jax.jit(fn)(*args))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("length", [100, 7])
 @pytest.mark.parametrize("name", nightly_but(["R", "least squares of two columns", "R of a batch"], CASES))
 def test_results_are_those_of_the_whole_function(name: str, length: int) -> None:
@@ -59,6 +60,7 @@ def test_results_are_those_of_the_whole_function(name: str, length: int) -> None
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 3e38])
 def test_what_is_finite_of_the_whole_is_finite_by_chunks(bad: float) -> None:
     a = normal(ROWS, 5)
