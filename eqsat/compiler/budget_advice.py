@@ -14,8 +14,8 @@ from eqsat.reports.refusal import Refusal
 from eqsat.support.deadline import Deadline
 
 MOST_TRIED, MOST_TRIED_IF_LONG = 3, 1
-"""Budgets tried between bounds. Each takes a search, which takes long for a long program: there, the smallest
-budget that may be enough is not tried in addition."""
+"""Budgets tried between bounds. Each takes a search: if that takes long, the smallest budget that may do
+is not tried in addition."""
 
 NEAR = 1.1
 """The search stops when the bounds differ by less than this factor."""
@@ -31,8 +31,8 @@ class BudgetPlanner(Protocol):
     obstacle: Obstacle | None
 
     @property
-    def is_long(self) -> bool:
-        """Whether the program is so long that a search takes long."""
+    def searches_long(self) -> bool:
+        """Whether a search takes long."""
         ...
 
     def searched_minimum(self) -> int:
@@ -72,7 +72,7 @@ def refused(planner: BudgetPlanner, refusal: Refusal) -> BudgetError:
 def enough(planner: BudgetPlanner, refusal: Refusal) -> int:
     """A budget in bytes for which there is a plan.
 
-    The smallest one that may be enough is tried first, unless the program is long, then budgets between the
+    The smallest one that may be enough is tried first, unless a search takes long, then budgets between the
     largest that is too small and the smallest that is known to be enough. The function as written is always a
     plan for its own peak.
     """
@@ -86,11 +86,11 @@ def enough(planner: BudgetPlanner, refusal: Refusal) -> int:
         return least  # Not even the programs that need least memory need less than the function as written.
     too_small = planner.budget
     if too_small < may_do:
-        if planner.is_certain(may_do) or (not planner.is_long and _does(planner, may_do)):
+        if planner.is_certain(may_do) or (not planner.searches_long and _does(planner, may_do)):
             return may_do
         too_small = may_do
     too_small = max(too_small, planner.baseline.certified().fixed - planner.baseline.spared)
-    for _ in range(MOST_TRIED_IF_LONG if planner.is_long else MOST_TRIED):
+    for _ in range(MOST_TRIED_IF_LONG if planner.searches_long else MOST_TRIED):
         if planner.deadline.passed() or least <= NEAR * too_small:
             break
         middle = round(math.sqrt(too_small * least))

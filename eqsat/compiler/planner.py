@@ -73,6 +73,9 @@ BRISK = 2.0
 """A program predicted to be slower than the function as written by more than this factor is compiled only
 after programs with loops over more axes were looked for: these may be faster."""
 
+MANY_COMPILATIONS = 8
+"""A search that compiles so many programs takes long: a refusal tries fewer other budgets."""
+
 
 class Planner:
     """Plans one traced function.
@@ -283,9 +286,10 @@ class Planner:
         return Lowered(function, program, hoisted, constants, compiler, least)
 
     @property
-    def is_long(self) -> bool:
-        """Whether the program is so long that a search takes long."""
-        return is_long(self.lowered.program)
+    def searches_long(self) -> bool:
+        """Whether a search takes long: the program is long, or the search so far compiled many."""
+        many = self.search is not None and self.search.compilations >= MANY_COMPILATIONS
+        return many or is_long(self.lowered.program)
 
     def _fixed(self, original: Certified) -> int:
         """Bytes of arguments, captured arrays and results that all programs in the function's place need."""

@@ -117,6 +117,7 @@ class Search:
     - `space`: the present search space, or the last one.
     - `found`: all accepted programs, which fit.
     - `log`: the decisions so far.
+    - `compilations`: how many programs were compiled.
 
     **Arguments:**
 
@@ -145,6 +146,7 @@ class Search:
         self.space: SearchSpace | None = None
         self.found: list[CompiledCandidate] = []
         self.log = log
+        self.compilations = 0
         self._saturate = saturate
         self._compiler = compiler
         self._machine = machine
@@ -371,6 +373,7 @@ class Search:
     def _compile(self, candidate: Candidate) -> str:
         self._ranking.take()
         before = self._compiler.smallest
+        self.compilations += 1
         compiled = self._compiler.compile(candidate, self.goal.budget)
         if compiled.peak > self.goal.budget:
             moved = before is None or compiled.peak < UNMOVED * before.peak
@@ -400,6 +403,7 @@ class Search:
             space = self.space
             self._drafts = iter(()) if space is None else self._least.within(self.goal.budget, space)
         compiled = next(self._drafts, None)
+        self.compilations += 1
         self.space = self._least.space or self.space
         if compiled is None:
             self._least = None

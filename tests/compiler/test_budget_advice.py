@@ -17,7 +17,7 @@ class Planner:
 
     obstacle = None
     deadline = NO_DEADLINE
-    is_long = False
+    searches_long = False
     baseline: Any = SimpleNamespace(certified=lambda: SimpleNamespace(peak=WRITTEN, fixed=FIXED), spared=0)
 
     def __init__(self, needed: int, budget: int = 200, certain: int = WRITTEN) -> None:
@@ -54,9 +54,9 @@ def test_otherwise_the_budget_is_between_that_and_the_function_as_written() -> N
     assert len(tried) > 1
 
 
-def test_of_a_long_program_one_budget_is_tried() -> None:
+def test_if_a_search_takes_long_one_budget_is_tried() -> None:
     planner: Any = Planner(700)
-    planner.is_long = True
+    planner.searches_long = True
     budget = enough(planner, Refusal(["too small"], 600))
     assert 700 <= budget < WRITTEN
     assert len(planner.tried) == 1
