@@ -15,6 +15,7 @@ from eqsat.frontend.draft import DraftBody, DraftLayout, MakeOp, Resolver, View
 from eqsat.frontend.handlers_elementwise import map_maker
 from eqsat.frontend.naming import Made, build_names
 from eqsat.frontend.registry import Views, handles
+from eqsat.frontend.scan_groups import scan_groups
 from eqsat.ir.control import Control, Scan, Switch, While, carried, sliced
 from eqsat.ir.ops import Call, Opaque, Reduce
 
@@ -169,18 +170,6 @@ def _known_outside(lowering: Lowering, operands: Sequence[View], layout: DraftLa
 
 
 # The primitives.
-
-
-def scan_groups(equation: Any) -> tuple[int, int]:
-    """How many operands of a scan come from around it, and how many are carried."""
-    params = equation.params
-    if "num_consts" in params:
-        return params["num_consts"], params["num_carry"]
-    # From JAX 0.11, trees say which operand is what; they are in this order.
-    groups = params["ft_in"].update(list(range(len(equation.invars)))).unpack()
-    numbers = [list(group) for group in groups]
-    assert [number for group in numbers for number in group] == list(range(len(equation.invars)))
-    return len(numbers[0]), len(numbers[1])
 
 
 @handles("scan")

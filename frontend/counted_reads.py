@@ -17,6 +17,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var, jaxprs_in_params
 
 from eqsat.frontend.retracing import NotRetraceable, evaluated, retraced
+from eqsat.frontend.scan_groups import scan_groups
 
 WIDE = 4
 """Bytes of an integer that holds the number of any entry that a counter reaches."""
@@ -60,11 +61,12 @@ def _has_counted_reads(jaxpr: Jaxpr) -> bool:
 def counted_reads(equation: Any) -> list[CountedRead]:
     """The counted reads of a scan, all of which are of entries that there are."""
     params = equation.params
-    closed, consts, length = params["jaxpr"], params["num_consts"], int(params["length"])
+    closed, length = params["jaxpr"], int(params["length"])
+    consts, carries = scan_groups(equation)
     if params["reverse"] or equation.effects or closed.consts or not length:
         return []
     found: list[CountedRead] = []
-    for number in range(params["num_carry"]):
+    for number in range(carries):
         start: Any = equation.invars[consts + number]
         counter, after = closed.jaxpr.invars[consts + number], closed.jaxpr.outvars[number]
         if isinstance(start, Literal) and _counts(closed.jaxpr, counter, after):
@@ -169,7 +171,8 @@ def _over_sequences(equation: Any, operands: list[Any]) -> Sequence[Any] | None:
     if equation.primitive.name != "scan" or not (reads := counted_reads(equation)):
         return None
     params = equation.params
-    consts, carries, length = params["num_consts"], params["num_carry"], int(params["length"])
+    consts, carries = scan_groups(equation)
+    length = int(params["length"])
     constants, init, given = (
         operands[:consts],
         operands[consts : consts + carries],
