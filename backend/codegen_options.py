@@ -28,7 +28,7 @@ class CodegenOptions:
     - `tiles`: the tiles of products' results, of which a product with few may be emitted in parts. None: none
       is.
     - `slices_bits`: whether scans take slices of the bits of bfloat16 arrays.
-    - `indexed_slices`: as of `Machine`.
+    - `indexed_slices`, `cache_line`: as of `Machine`.
     - `panel`: bytes that the library may pack for a product; operands are ordered accordingly. None: no
       limit, and operands are in the order that is fast.
     """
@@ -45,6 +45,7 @@ class CodegenOptions:
     transposes_slowly: bool = False
     slices_bits: bool = False
     indexed_slices: int = 0
+    cache_line: int = 64
     tiles: ProductTiles | None = None
 
 
@@ -62,6 +63,7 @@ def codegen_options(machine: Machine, exact: bool) -> CodegenOptions:
             transposes_slowly=machine.transposes_slowly,
             slices_bits=machine.widens,
             indexed_slices=machine.indexed_slices,
+            cache_line=machine.cache_line,
         )
     steps = (machine.split_reduction, machine.split_columns) if machine.emits_steps else (0, 0)
     return CodegenOptions(
@@ -76,5 +78,6 @@ def codegen_options(machine: Machine, exact: bool) -> CodegenOptions:
         transposes_slowly=machine.transposes_slowly,
         slices_bits=machine.widens,
         indexed_slices=machine.indexed_slices,
+        cache_line=machine.cache_line,
         tiles=machine.tiles if machine.emits_steps else None,
     )

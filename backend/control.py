@@ -126,7 +126,8 @@ class ControlEmitter:
             term = self.step.term.args[place]
             if axis is None or memory_order(term) != order or not lies_apart(order, axis):
                 continue
-            if place not in self.by_bits and is_indexed(order, axis, term.dtype, self.length, most):
+            line = self.emitter.codegen.cache_line
+            if place not in self.by_bits and is_indexed(order, axis, term.dtype, self.length, most, line):
                 found[place] = order.index(axis)
         return found
 

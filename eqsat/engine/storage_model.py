@@ -250,7 +250,8 @@ class StorageModel:
             if order is None or axis is None or not lies_apart(order, axis):
                 continue
             length = partial(self.length, opened=operand.open)
-            if not is_indexed(order, axis, operand.dtype, length, self.machine.indexed_slices):
+            most, line = self.machine.indexed_slices, self.machine.cache_line
+            if not is_indexed(order, axis, operand.dtype, length, most, line):
                 size += self.bytes(operand)
         return size
 

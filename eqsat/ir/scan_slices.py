@@ -15,9 +15,6 @@ from eqsat.ir.dtypes import itemsize
 from eqsat.ir.memory_order import Order
 from eqsat.ir.ops import Call
 
-RUN = 64
-"""Bytes of a line of the cache."""
-
 
 def scanned_axis(call: Call, place: int) -> Axis | None:
     """The axis along which a scan takes slices of an operand, if it is one axis."""
@@ -30,14 +27,17 @@ def lies_apart(order: Order | None, axis: Axis | None) -> bool:
     return order is not None and axis in order and order[0] != axis
 
 
-def is_indexed(order: Order, axis: Axis, dtype: str, length: Callable[[Axis], int], most: int) -> bool:
+def is_indexed(
+    order: Order, axis: Axis, dtype: str, length: Callable[[Axis], int], most: int, line: int
+) -> bool:
     """Whether slices of such an array are taken by their number.
 
     **Arguments:**
 
     - `order`: the axes of the array as it lies in memory.
-    - `most`: the most bytes of an array whose entries may be read one by one; 0 if none are.
+    - `most`: the most bytes of an array whose entries may be read one by one; 0 if no slices are taken so.
+    - `line`: bytes of a line of the cache: slices that are longer runs are read at no loss.
     """
     behind = order[order.index(axis) + 1 :]
     run, size = (math.prod(map(length, axes)) * itemsize(dtype) for axes in (behind, order))
-    return most > 0 and (run >= RUN or size <= most)
+    return most > 0 and (run >= line or size <= most)

@@ -90,8 +90,9 @@ class Machine:
       results rounded afterwards; those of bfloat16 to float32 are not. Slices of bfloat16 arrays in loops
       are taken of such copies, too (measured, jaxlib 0.10).
     - `indexed_slices`: scans take slices of an array by their number, in which other axes come first, if it
-      has at most so many bytes, or the slices are runs of entries. XLA copies others. 0: none are taken so,
-      and it is not known what is copied.
+      has at most so many bytes, or the slices are runs of at least a line of the cache (docs/xla.md). XLA
+      copies others. 0: none are taken so, and it is not known what is copied.
+    - `cache_line`: bytes of a line of the cache.
     - `packing`: the slowdown of a program whose products are emitted so that they pack less.
     - `lanes`: the number of entries, adjacent in memory, that are processed at once; 0 if their order does
       not matter.
@@ -162,6 +163,7 @@ class Machine:
     product_workspace: int = 0
     widens: bool = True
     indexed_slices: int = 8 << 20
+    cache_line: int = 64
     packing: float = 1.2
     lanes: int = 8
     copies: bool = True

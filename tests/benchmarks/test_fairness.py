@@ -27,7 +27,6 @@ def test_arguments_are_changed_by_their_last_digit() -> None:
     assert changed.dtype == x.dtype
     assert np.any(changed != x)
     np.testing.assert_allclose(changed, x, rtol=2.5e-7)
-    assert perturbed(jnp.arange(3), 0) is not None
     np.testing.assert_array_equal(perturbed(jnp.arange(3), 0), np.arange(3))
 
 

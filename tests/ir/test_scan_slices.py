@@ -27,7 +27,7 @@ def test_an_array_lies_apart_if_the_scanned_axis_is_not_first() -> None:
 
 def test_slices_are_taken_by_their_number_if_they_are_runs_or_in_the_cache() -> None:
     def indexed(order: tuple[Axis, ...], most: int, dtype: str = "float32") -> bool:
-        return is_indexed(order, TIME, dtype, lambda axis: axis.size, most)
+        return is_indexed(order, TIME, dtype, lambda axis: axis.size, most, 64)
 
     assert indexed((SERIES, TIME), 3_200_000)
     assert not indexed((SERIES, TIME), 3_199_999)
