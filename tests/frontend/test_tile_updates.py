@@ -153,6 +153,6 @@ def test_a_place_that_is_not_known_is_found_when_it_runs(place: int) -> None:
 @pytest.mark.parametrize("fn", [ALL[name] for name in ALL if name != "functions"])
 def test_stencils_within_walls_keep_to_a_budget(fn: Callable[[Any], Any]) -> None:
     x = normal(512, 500)
-    optimized = eqsat.optimize(fn, budget=3.1 * x.nbytes)
-    assert optimized.plan(x).peak_bytes <= 3.1 * x.nbytes
+    optimized = eqsat.optimize(fn, budget=2.6 * x.nbytes)
+    assert optimized.plan(x).peak_bytes <= 2.6 * x.nbytes
     np.testing.assert_allclose(optimized(x), jax.jit(fn)(x), rtol=1e-5, atol=1e-5)
