@@ -8,6 +8,7 @@ from eqsat.ir.loop_fission import with_loop_fission
 from eqsat.ir.outer_operands import with_outer_operands
 from eqsat.ir.program import Program
 from eqsat.ir.reversed_loops import with_reversed_loops
+from eqsat.ir.scalar_expansion import with_scalar_expansion
 from eqsat.ir.unread_results import with_unread_results
 
 
@@ -19,5 +20,5 @@ def with_lean_loops(program: Program, exact: bool = False) -> Program:
     - `exact`: whether results must stay the same to the last bit.
     """
     program = with_histories_carried(with_reversed_loops(program), exact)
-    program = with_loop_fission(with_constant_carries(program))
+    program = with_loop_fission(with_scalar_expansion(with_constant_carries(program)))
     return with_unread_results(with_outer_operands(program))

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from eqsat.ir.axis import Axis, layout_axes
+from eqsat.ir.axis import layout_axes
 from eqsat.ir.changed_calls import Operands, with_changed_bodies
 from eqsat.ir.control import Body, Scan
+from eqsat.ir.loop_dependence import dependent_on_axis, results_among
 from eqsat.ir.ops import Call, Opaque
 from eqsat.ir.program import Program
 from eqsat.ir.substitution import with_inputs
@@ -69,40 +70,9 @@ def _parts(call: Call, results: Iterable[int]) -> list[set[int]]:
     for axis in axes:
         free = {
             result
-            for result in set(results) - _needing(call, axis)
+            for result in set(results) - results_among(call, dependent_on_axis(call, axis))
             if axis not in layout_axes(call.out_layouts[result])
         }
         if free and free != set(results):
             return [set(results) - free, free]
     return []
-
-
-def _needing(call: Call, axis: Axis) -> set[int]:
-    """Returns the results whose computation has the axis, in whichever iteration."""
-    assert isinstance(call.control, Scan)
-    (body,) = call.bodies
-    fed = dict(zip((leaf.number for leaf in body.program.inputs), body.sources, strict=True))
-    places = {place: result for result, place in enumerate(call.control.carried)}
-    found: set[int] = set()
-    while True:
-        needing: set[int] = set()
-        for term in body.program.reachable():
-            result = places.get(fed.get(term.number, -1))
-            if (
-                axis in term.axes
-                or axis in _axes_of_operands(term)
-                or result in found
-                or any(arg.number in needing for arg in term.args)
-            ):
-                needing.add(term.number)
-        outputs = enumerate(body.program.outputs)
-        reached = {result for result, output in outputs if output.term.number in needing}
-        if reached <= found:
-            return found
-        found |= reached
-
-
-def _axes_of_operands(term: Term) -> frozenset[Axis]:
-    """Returns the axes that a call's operands are laid out along."""
-    layouts = term.op.call.arg_layouts if isinstance(term.op, Opaque) else ()
-    return frozenset[Axis]().union(*map(layout_axes, layouts))
