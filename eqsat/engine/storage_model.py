@@ -138,6 +138,8 @@ class StorageModel:
             return self._patches(op.call, operands)
         if isinstance(op, Opaque) and isinstance(op.call.control, Scan):
             return self._sequences(op.call, op.call.control, operands, orders)
+        if isinstance(op, Opaque) and op.call.primitive.name == "threefry2x32":
+            return self.machine.random_copies * self._made(op, operands)
         if isinstance(op, (Operation, Opaque)):
             return self._sorting(op, operands)
         if not isinstance(op, Dot):
@@ -152,6 +154,10 @@ class StorageModel:
         """Bytes of the results of a call that are made though they are not among those that are read."""
         if not isinstance(op, Opaque) or op.call.primitive.name not in WHOLE:
             return 0
+        return self._made(op, operands, read)
+
+    def _made(self, op: Opaque, operands: Sequence[Valued], read: Collection[int] = ()) -> int:
+        """Bytes of the results of a call that are not among those that are read."""
         opened = frozenset[Axis]().union(*(operand.open for operand in operands))
         results = zip(op.call.out_layouts, op.call.out_dtypes, strict=True)
         return sum(

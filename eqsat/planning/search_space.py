@@ -108,7 +108,7 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
     An axis is weighted by the sum of its terms' squared sizes, so that one large value outweighs many small
     ones. Values that only slices are taken of do not count if the slices are known to be computed otherwise.
     Axes of tiles come first: only they pass through window operations. Then come those that all of the terms
-    have.
+    have. From the third on, an axis of terms that have none of those before comes first.
     """
     sliced = {
         whole.number: other
@@ -128,7 +128,27 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
     def preference(axis: Axis) -> tuple[float, ...]:
         return axis not in first, axis not in everywhere, -weight[axis] * math.log(axis.size + 1), axis.id
 
-    return tuple(sorted(weight, key=preference))
+    ranked = sorted(weight, key=preference)
+    return tuple(_covering(program, threshold, ranked))
+
+
+def _covering(program: Program, threshold: float, ranked: Sequence[Axis]) -> list[Axis]:
+    """The axes, with those that cover further terms next to the first few.
+
+    Parts of a program may have nothing in common, as the restarts of k-means with 4, 8 and 16 centres do.
+    Each of them needs an axis of its own, however small it is beside the others.
+    """
+    chosen = list(ranked[: SPLIT_AXES[0]])
+    left = [axis for axis in ranked if axis not in chosen]
+    large = [(term.bytes, axes) for term, axes in computed(program) if term.bytes > threshold]
+    while uncovered := [(size, axes) for size, axes in large if axes and axes.isdisjoint(chosen)]:
+        covered = {axis: sum(size**2 for size, axes in uncovered if axis in axes) for axis in left}
+        best = max(left, key=lambda axis: covered[axis], default=None)
+        if best is None or not covered[best]:
+            break
+        chosen.append(best)
+        left.remove(best)
+    return chosen + left
 
 
 def _shared_axes(program: Program, threshold: float) -> frozenset[Axis]:

@@ -203,6 +203,8 @@ GPU = Machine(
     fuses_selections=True,
     # As the certificate counts for CUB (backend/cuda_scratch.py).
     sort_copies=1,
+    # JAX calls a kernel of its own.
+    random_copies=0,
     overwrites=False,
     rows=256,
     tiles=TILES,

@@ -73,6 +73,7 @@ class Machine:
       same for the largest entries of a row where they are found by blocks (`eqsat.ir.selection`).
     - `sort_copies`: how many copies of all that it sorts a sort takes beside its result; 0 if it sorts in
       place, without indices that keep equal entries in order.
+    - `random_copies`: how many copies of its results the loop of a counter-based random generator takes.
     - `overwrites`: whether elementwise values may take the place of a value that they are computed from.
     - `stores_broadcasts`: whether an expensive value is stored before it is broadcast.
     - `fast_memory`: bytes of values that the compiler keeps apart from the device's memory, where they take
@@ -152,6 +153,7 @@ class Machine:
     fuses_extremes: bool = False
     fuses_selections: bool = False
     sort_copies: int = 0
+    random_copies: int = 1
     overwrites: bool = True
     fast_memory: int = 0
     rows: int = 64

@@ -62,6 +62,8 @@ TPU = Machine(
     panel_columns=0,
     widens=False,
     indexed_slices=0,
+    # JAX writes the rounds out (`jax._src.prng`); so XLA fuses them.
+    random_copies=0,
     lanes=0,
     adds_rows=False,
     joins=False,

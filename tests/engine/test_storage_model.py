@@ -132,6 +132,21 @@ def test_a_long_reduction_of_a_gpu_stores_the_results_of_its_first_step() -> Non
     assert short.workspace(total, [value(n, k, opened=(k,))]) == 0, "a chunk is reduced in one step"
 
 
+def test_random_bits_take_the_words_of_two_rounds() -> None:
+    def bits(key: jax.Array) -> jax.Array:
+        return jax.random.bits(jax.random.wrap_key_data(key), (4000,))
+
+    key = np.zeros(2, "u4")
+    program, _ = lowered(bits, key)
+    calls = (term for term in program.reachable() if isinstance(term.op, Opaque))
+    words = next(term for term in calls if term.bytes == 16_000)
+    taken = StorageModel(CPU, {}).workspace(words.op, words.args)
+    assert taken == 2 * words.bytes
+    assert StorageModel(GPU, {}).workspace(words.op, words.args) == 0
+    # The result takes the place of one of the two arrays of words.
+    assert 0 <= certify(bits, [key]).peak - (2 * words.bytes + taken) < 2000
+
+
 def test_a_sort_of_a_gpu_takes_its_operands_twice_and_indices_for_ties() -> None:
     n, k = Axis(0, 10), Axis(1, 1000)
     entries = 10 * 1000

@@ -132,6 +132,18 @@ def test_an_axis_of_one_large_term_comes_before_that_of_many_small_ones() -> Non
     assert sizes.index(4000) < sizes.index(500)
 
 
+def test_parts_that_share_no_axis_have_one_of_their_own_each() -> None:
+    def ranked(*values: jax.Array) -> list[jax.Array]:
+        pairs = zip(values[::2], values[1::2], strict=True)
+        return [jnp.sort(jnp.exp(-jnp.abs(x[:, None] - y)), 0)[0] for x, y in pairs]
+
+    program, _ = lowered(ranked, *map(normal, (900, 800, 300, 200, 150, 120)))
+    sizes = [axis.size for axis in large_axes(program, 10_000)]
+    assert sizes[:2] == [900, 800], "those of the largest part"
+    assert set(sizes[2:4]) == {300, 150}
+    assert sorted(sizes) == [120, 150, 200, 300, 800, 900]
+
+
 def test_inputs_do_not_make_an_axis_large() -> None:
     program, _ = lowered(lambda x: jnp.sum(x), normal(1000))
     assert large_axes(program, 1000) == ()
