@@ -327,7 +327,12 @@ def _pads_zeros(equation: Equation, dimension: int) -> tuple[int, int] | None:
 
 
 def _is_zero(value: Value | Literal) -> bool:
-    return isinstance(value, Literal) and not value.val and not np.signbit(value.val)
+    """Whether a value is written as the positive zero, which a sum with changes nothing but its own sign."""
+    return (
+        isinstance(value, Literal)
+        and not value.val
+        and not np.signbit([value.val.real, value.val.imag]).any()
+    )
 
 
 def _without(shape: Any, dimension: int) -> tuple[int, ...]:

@@ -302,3 +302,17 @@ def test_wide_edges_of_few_tiles_move_with_the_image() -> None:
     assert optimized.plan(y).peak_bytes <= 2 * y.nbytes + y.nbytes // 2
     wanted = jax.jit(sharpened)(y)
     np.testing.assert_allclose(optimized(y), wanted, rtol=1e-4, atol=1e-4 * float(wanted.max()))
+
+
+def test_sums_of_padded_complex_numbers_are_looked_at() -> None:
+    x = normal(6, 3) * np.complex64(1 + 2j)
+
+    def parts(x: jax.Array) -> jax.Array:
+        zero = jnp.complex64(0)
+        return jax.lax.pad(x[:2], zero, [(0, 4, 0), (0, 0, 0)]) + jax.lax.pad(
+            x[2:], zero, [(2, 0, 0), (0, 0, 0)]
+        )
+
+    placed(parts, x)
+    negative = np.complex64(complex(0, -0.0))
+    placed(lambda x: jax.lax.pad(x[:2], negative, [(0, 4, 0), (0, 0, 0)]) + x, x)
