@@ -42,6 +42,16 @@ def error(found: Emitted, left: tuple[Axis, ...], right: tuple[Axis, ...]) -> fl
     return float(np.abs(np.asarray(jax.jit(product)(a, b)) - wanted).max() / np.abs(wanted).max())
 
 
+def temporary_bytes(left: tuple[Axis, ...], right: tuple[Axis, ...]) -> int:
+    text = written(left, right, chunked={}).text
+    shapes = [jax.ShapeDtypeStruct([axis.size for axis in order], jnp.float32) for order in (left, right)]
+    lowered = jax.jit(
+        lambda a, b: eval(text, {"jnp": jnp, "lax": jax.lax, "a": a, "b": b}),
+        compiler_options=eqsat.compiler_options(),
+    ).lower(*shapes)
+    return lowered.compile().memory_analysis().temp_size_in_bytes
+
+
 @pytest.mark.parametrize("axis", [PRIME, EVEN])
 @pytest.mark.parametrize(
     ("vector", "matrix"),
@@ -118,20 +128,25 @@ def test_nothing_is_moved_for_a_product_over_several_neighbouring_axes(
     axes = {"a": Axis(2, 40), "c": Axis(1, 300), "j": Axis(7, 30), "k": Axis(8, 40)}
     words = (right, left) if swapped else (left, right)
     first, second = (tuple(axes[letter] for letter in word) for word in words)
-    text = written(first, second, chunked={}).text
-    shapes = [jax.ShapeDtypeStruct([axis.size for axis in order], jnp.float32) for order in (first, second)]
-    compiled = jax.jit(
-        lambda a, b: eval(text, {"jnp": jnp, "lax": jax.lax, "a": a, "b": b}),
-        compiler_options=eqsat.compiler_options(),
-    ).lower(*shapes)
-    assert compiled.compile().memory_analysis().temp_size_in_bytes < 4 * 300 * 30 * 40 // 2
+    assert temporary_bytes(first, second) < 4 * 300 * 30 * 40 // 2
 
 
-@pytest.mark.parametrize("matrix", ["jck", "kcj"])
-def test_a_product_over_axes_that_are_no_neighbours_rounds_as_a_sum_does(matrix: str) -> None:
-    axes = {"c": Axis(1, 3), "j": Axis(7, 101), "k": Axis(8, 103)}
-    order, other = (tuple(axes[letter] for letter in word) for word in ("jk", matrix))
+@pytest.mark.parametrize(("outer", "inner"), [(101, 103), (40, 3_001), (3_001, 40)])
+@pytest.mark.parametrize("columns", [2, 3, 33])
+@pytest.mark.parametrize(
+    ("vector", "matrix"), [("jk", "jck"), ("jk", "kcj"), ("bjk", "jbkc"), ("kj", "bjck")]
+)
+def test_a_product_over_axes_that_are_no_neighbours_rounds_as_a_sum_does(
+    vector: str, matrix: str, columns: int, outer: int, inner: int
+) -> None:
+    axes = {"b": BATCH, "c": Axis(1, columns), "j": Axis(7, outer), "k": Axis(8, inner)}
+    order, other = (tuple(axes[letter] for letter in word) for word in (vector, matrix))
     assert error(written(order, other, chunked={}), order, other) < WELL
+
+
+def test_a_matrix_is_not_copied_to_contract_axes_that_are_no_neighbours() -> None:
+    rows, columns, inner = Axis(7, 100), Axis(1, 30), Axis(8, 200)
+    assert temporary_bytes((rows, inner), (rows, columns, inner)) < 4 * 100 * 30 * 200 // 10
 
 
 def test_where_sums_keep_the_order_xla_gives_them_nothing_is_changed() -> None:
