@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from jax import lax
+
 from eqsat.backend.calls_registry import CallSite, Printer, Unprintable, call, prints
 from eqsat.backend.literals import dtype_name, items, literal
 
@@ -234,10 +236,34 @@ def _scatter(site: CallSite) -> str:
     if site.primitive.name == "scatter" and site.params["update_jaxpr"] is not None:
         raise Unprintable("a scatter with an update function")
     site.params.skip("update_jaxpr", "update_consts")  # what the primitive's name says
-    numbers = literal(site.params["dimension_numbers"])
+    operand, indices, updates, numbers = _with_one_scatter_dimension(site)
     options = site.given(indices_are_sorted=False, unique_indices=False)
     options["mode"] = literal(site.params["mode"])
-    return call(f"lax.{site.primitive.name.replace('-', '_')}", *site.args, numbers, **options)
+    function = f"lax.{site.primitive.name.replace('-', '_')}"
+    return call(function, operand, indices, updates, literal(numbers), **options)
+
+
+def _with_one_scatter_dimension(site: CallSite) -> tuple[str, str, str, lax.ScatterDimensionNumbers]:
+    """The operands of a scatter and its dimension numbers, with all places in one dimension.
+
+    XLA rewrites a scatter to that form itself, but then copies the updates.
+    """
+    operand, indices, updates = site.args
+    numbers: lax.ScatterDimensionNumbers = site.params["dimension_numbers"]
+    into, places, shape = site.arg_shapes
+    count = len(shape) - len(numbers.update_window_dims)
+    behind = tuple(numbers.update_window_dims) == tuple(range(count, len(shape)))
+    if count < 2 or not behind or numbers.operand_batching_dims or "0" in (*places, *shape):
+        return operand, indices, updates, numbers
+    sizes = iter(shape[count:])
+    window = ["1" if dim in numbers.inserted_window_dims else next(sizes) for dim in range(len(into))]
+    flat = lax.ScatterDimensionNumbers(
+        update_window_dims=tuple(range(1, 1 + len(into))),
+        inserted_window_dims=(),
+        scatter_dims_to_operand_dims=numbers.scatter_dims_to_operand_dims,
+    )
+    indices = call("jnp.reshape", indices, items(["-1", places[-1]]))
+    return operand, indices, call("jnp.reshape", updates, items(["-1", *window])), flat
 
 
 # Along axes

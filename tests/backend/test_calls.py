@@ -18,6 +18,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.extend import core
 from jax.extend.core import primitives
 
+import eqsat
 from eqsat.backend.calls import Namespace, call_source
 from eqsat.backend.calls_arrays import FUNCTIONS, OPERATORS
 from eqsat.backend.literals import NotLiteral, array, element, literal, scalar
@@ -258,6 +259,57 @@ def test_split_lengths_are_printed_by_name() -> None:
 def lax_gather(x: Any, i: Any) -> Any:
     numbers = lax.GatherDimensionNumbers((0, 2), (1,), (1,))
     return lax.gather(x, i, numbers, (7, 1, 9))
+
+
+def scattered(
+    places: tuple[int, ...], depth: tuple[int, ...], inserted: tuple[int, ...], window: tuple[int, ...]
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A scatter into 7 x 8 x 9 entries, some of the places outside; and its operands."""
+    rng = np.random.default_rng(0)
+    numbers = lax.ScatterDimensionNumbers(
+        tuple(range(len(places), len(places) + len(window))), inserted, depth
+    )
+    indices = rng.integers(-2, 11, (*places, len(depth))).astype(np.int32)
+    updates = rng.normal(size=(*places, *window)).astype(np.float32)
+    return (
+        lambda x, i, u: lax.scatter_add(x, i, u, numbers, mode="drop"),
+        (rng.normal(size=(7, 8, 9)).astype(np.float32), indices, updates),
+    )
+
+
+@pytest.mark.parametrize("places", [(5,), (4, 5), (2, 3, 4), (0, 3)])
+@pytest.mark.parametrize(
+    ("depth", "inserted", "window"),
+    [
+        ((0,), (0,), (8, 9)),
+        ((1,), (1,), (7, 9)),
+        ((2, 0), (0, 2), (8,)),
+        ((0, 1, 2), (0, 1, 2), ()),
+        ((1,), (), (7, 2, 9)),
+        ((2, 1), (1,), (7, 3)),
+    ],
+)
+def test_scatters_keep_their_meaning_however_many_dimensions_the_places_have(
+    places: tuple[int, ...], depth: tuple[int, ...], inserted: tuple[int, ...], window: tuple[int, ...]
+) -> None:
+    fn, args = scattered(places, depth, inserted, window)
+    roundtrip(fn, *args)
+
+
+def test_the_updates_of_a_scatter_are_not_copied() -> None:
+    def binned(x: Any, places: Any) -> Any:
+        sums = lax.scan(lambda total, row: (total + row, jnp.sin(total)), x[0], x)[1]
+        return jnp.zeros((32, 8)).at[places].add(sums)
+
+    x, places = jnp.ones((200, 300, 8)), jnp.zeros((200, 300), jnp.int32)
+    text = eqsat.optimize(binned, budget="1GB").plan(x, places).source
+    assert text is not None
+    names: dict[str, Any] = {}
+    exec(text, names)
+    lowered = jax.jit(names["optimized"], compiler_options=eqsat.compiler_options()).lower(x, places)
+    memory = lowered.compile().memory_analysis()
+    assert memory is not None
+    assert memory.temp_size_in_bytes < 1.5 * x.nbytes + places.nbytes
 
 
 def test_readable() -> None:
