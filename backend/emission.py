@@ -25,6 +25,7 @@ class Emission:
     relayouts: Mapping[int, Relayout]
     fused_products: Mapping[Block, tuple[FusedProducts, ...]]
     read_shifted: Mapping[Block, frozenset[int]]
+    comes_after: Mapping[int, tuple[int, ...]]
 
     def module(self, names: Sequence[str], pairs: Mapping[int, int]) -> Module:
         """The module.
@@ -44,4 +45,5 @@ class Emission:
             relayouts=self.relayouts,
             fused_products=self.fused_products,
             read_shifted=self.read_shifted,
+            comes_after=self.comes_after,
         )

@@ -10,6 +10,7 @@ from eqsat.backend import (
     chunk_bar,
     column_order,
     convolutions,
+    loop_begin,
     packing,
     reduction_steps,
     selection,
@@ -38,7 +39,7 @@ from eqsat.backend.layout import (
     sizes_of,
     tuple_text,
 )
-from eqsat.backend.layout_assignment import comes_backwards, elementwise_order, wanted_orders
+from eqsat.backend.layout_assignment import comes_backwards, elementwise_order, read_by_calls, wanted_orders
 from eqsat.backend.loops import LoopEmitter
 from eqsat.backend.magnitudes import FUNCTION, MAGNITUDES, PLACES
 from eqsat.backend.module import Module
@@ -85,6 +86,7 @@ HELPERS = (
     slicing.BY_BITS,
     convolutions.SHIFTED,
     column_order.COLUMNS,
+    loop_begin.BEGIN,
     stored_values.STORED,
     *selection.NAMES,
     *row_factors.NAMES,
@@ -109,6 +111,7 @@ class Emitter:
         relayouts: Mapping[int, Relayout],
         fused_products: Mapping[Block, Sequence[FusedProducts]],
         read_shifted: Mapping[Block, frozenset[int]],
+        comes_after: Mapping[int, tuple[int, ...]],
     ) -> None:
         self.schedule = schedule
         self.makers = makers
@@ -120,6 +123,7 @@ class Emitter:
         }
         self.fused_products = fused_products
         self.read_shifted = read_shifted
+        self.comes_after = comes_after
         self.codegen = codegen
         self.pieces: dict[Axis, Pieces] = {}
         for loop in schedule.block.loops:
@@ -140,9 +144,11 @@ class Emitter:
         self.wanted: dict[int, tuple[Axis, ...]] = {}
         self.open_in: dict[int, frozenset[Axis]] = {}
         self._outputs: dict[int, Layout] = {}
+        self._read_by_calls: dict[int, tuple[Axis, ...]] = {}
         for program in schedule.program.inside():
             self.rounded |= rounded_products(program)
             self.wanted |= wanted_orders(program, self.length, codegen.transposes_slowly)
+            self._read_by_calls |= read_by_calls(program)
             self.open_in |= {term.number: term.open for term in (*program.inputs, *program.reachable())}
             for output in program.outputs:
                 self._outputs.setdefault(output.term.number, output.layout)
@@ -196,6 +202,7 @@ class Emitter:
         wanted[slicing.FUNCTION] = f"{slicing.BY_BITS}(" in body
         ordered = f"{column_order.COLUMNS}(" in body or wanted[row_factors.FUNCTIONS]
         wanted[column_order.FUNCTION] = ordered
+        wanted[loop_begin.FUNCTION] = f"({loop_begin.BEGIN}(" in body
         wanted[stored_values.FUNCTION] = f" = {stored_values.STORED}(" in body
         wanted[convolutions.FUNCTION] = f"{convolutions.SHIFTED}(" in body
         helpers = "".join(f"\n\n{text}" for text, is_wanted in wanted.items() if is_wanted)
@@ -412,11 +419,11 @@ class Emitter:
             self.names,
         )
 
-    def output_order(self, term: Term) -> tuple[Axis, ...] | None:
-        """The order in which the program returns a term, if it does."""
+    def outer_order(self, term: Term) -> tuple[Axis, ...] | None:
+        """The order in which the program returns a loop's result, or calls alone read it; None if neither."""
         layout = self._outputs.get(term.number)
         if layout is None:
-            return None
+            return self._read_by_calls.get(term.number)
         return tuple(axis for axis in layout_axes(layout) if axis in term.axes)
 
 
@@ -430,6 +437,7 @@ def emit(
     relayouts: Mapping[int, Relayout] | None = None,
     fused_products: Mapping[Block, Sequence[FusedProducts]] | None = None,
     read_shifted: Mapping[Block, frozenset[int]] | None = None,
+    comes_after: Mapping[int, tuple[int, ...]] | None = None,
 ) -> Module:
     """The module of a schedule.
 
@@ -443,6 +451,7 @@ def emit(
     - `relayouts`: by the number of a reduction, the operands that are copied for it.
     - `fused_products`: by block, the products that are taken as one.
     - `read_shifted`: by block, the values that are stored where XLA would compute them again.
+    - `comes_after`: by loop, the values that are there before it begins.
     """
     emitter = Emitter(
         schedule,
@@ -454,6 +463,7 @@ def emit(
         relayouts or {},
         fused_products or {},
         read_shifted or {},
+        comes_after or {},
     )
     source = emitter.module()
     return Module(source, dict(emitter.names.objects))

@@ -23,7 +23,7 @@ from collections.abc import Set as AbstractSet
 
 from eqsat.backend.layout import Emitted, sorted_order
 from eqsat.ir.axis import Axis, layout_axes
-from eqsat.ir.ops import Concat, Dot, Fold, Map, Operation, Reduce, Select
+from eqsat.ir.ops import Concat, Dot, Fold, Map, Opaque, Operation, Reduce, Select
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 
@@ -69,6 +69,22 @@ def wanted_orders(
             if wish is not None:
                 wanted.setdefault(arg.number, wish)
     return wanted
+
+
+def read_by_calls(program: Program) -> dict[int, tuple[Axis, ...]]:
+    """By number, the order in which calls of primitives read a collected value, if nothing else reads it.
+
+    Chunks that are stored in this order are transposed one by one. In another one, the whole value would be.
+    """
+    orders: dict[int, set[tuple[Axis, ...] | None]] = {}
+    for term in program.reachable():
+        layouts = term.op.call.arg_layouts if isinstance(term.op, Opaque) else [None] * len(term.args)
+        for arg, layout in zip(term.args, layouts, strict=True):
+            if isinstance(arg.op, Concat):
+                order = None if layout is None else tuple(a for a in layout_axes(layout) if a in arg.axes)
+                orders.setdefault(arg.number, set()).add(order)
+    alike = {number: next(iter(found)) for number, found in orders.items() if len(found) == 1}
+    return {number: order for number, order in alike.items() if order is not None}
 
 
 def _wish(term: Term, order: tuple[Axis, ...] | None, arg: Term, length: Length) -> tuple[Axis, ...] | None:

@@ -21,6 +21,7 @@ from eqsat.backend.layout import (
     shape_text,
     transposed,
 )
+from eqsat.backend.loop_begin import begin_text
 from eqsat.backend.monoids import identity_text, merge_text
 from eqsat.backend.relayout import copy_ahead
 from eqsat.backend.tall_factors import TallFactors
@@ -102,7 +103,9 @@ class LoopEmitter:
             calls.append(f"{function}({carry}, None, {rest})")
         waits = loops > 0 and rest > 0
         end = emitter.local(f"end_{self.loop.axis.name}") if loops > 0 else "_"
-        emitter.line(scope, f"{carry} = (0, {initial})")
+        awaited = emitter.comes_after.get(self.loop.id, ())
+        begin = begin_text([scope.values[number].text for number in awaited if number in scope.values])
+        emitter.line(scope, f"{carry} = ({begin}, {initial})")
         for call in calls[:-1]:
             emitter.line(scope, f"{carry}, _ = {call}")
         emitter.line(scope, f"({end}, {carried}), _ = {calls[-1]}")
@@ -232,7 +235,7 @@ class LoopEmitter:
     def _placement(self, result: Term, name: str, value: Emitted) -> Update:
         """A concatenation: each chunk's piece is written into its place, which may be an input's."""
         axis = self.loop.axis
-        order = self.emitter.output_order(result) or value.order
+        order = self.emitter.outer_order(result) or value.order
         if result.number in self.emitter.overwritten:
             initial = self.emitter.value(self.emitter.overwritten[result.number], self.scope).text
         else:

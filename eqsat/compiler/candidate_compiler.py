@@ -20,6 +20,7 @@ from eqsat.frontend.trace import Traced
 from eqsat.frontend.trace_context import NOWHERE, TraceContext
 from eqsat.ir.program import Program
 from eqsat.planning.candidates import Candidate, fusions_lose
+from eqsat.planning.loop_order import comes_after
 from eqsat.support.progress import Progress
 from eqsat.support.units import format_bytes
 from eqsat.targets.compiler_profile import HONEST, OWN
@@ -300,6 +301,7 @@ class CandidateCompiler:
             candidate.relayouts,
             candidate.fused_products,
             candidate.read_shifted,
+            comes_after(schedule, self.target.machine),
         )
 
     def typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:

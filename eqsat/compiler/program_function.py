@@ -22,6 +22,6 @@ def program_function(
     - `names`: of its inputs.
     """
     written = as_written(program, machine, library=True)
-    emission = Emission(written.schedule, {}, 0, CodegenOptions(), {}, {}, {})
+    emission = Emission(written.schedule, {}, 0, CodegenOptions(), {}, {}, {}, {})
     function: Callable[..., Sequence[Any]] = emission.module(names, {}).function()
     return function

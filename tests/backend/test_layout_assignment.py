@@ -15,12 +15,14 @@ from jax import lax
 import eqsat
 from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.emit import emit
+from eqsat.backend.layout_assignment import read_by_calls
 from eqsat.ir.axis import Axis
 from eqsat.ir.operations import OPERATIONS
-from eqsat.ir.ops import Dot, Leaf, Operation
+from eqsat.ir.ops import Call, Chunk, Concat, Dot, Leaf, Map, Opaque, Operation, Reduce
 from eqsat.ir.program import Output, Program
-from eqsat.ir.term import Terms
-from eqsat.planning.candidates import as_written
+from eqsat.ir.term import Term, Terms
+from eqsat.planning.candidates import as_written, scheduled
+from eqsat.planning.loops import build
 from eqsat.targets.cpu import CPU
 from tests.backend.running import check_emitted
 from tests.nightly import nightly_but
@@ -150,3 +152,34 @@ def test_what_two_loops_compute_is_copied_for_the_one_that_reduces_it(budget: in
     assert optimized.plan(*arguments).peak_bytes <= budget
     for result, wanted in zip(optimized(*arguments), jax.jit(gradient)(*arguments), strict=True):
         np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
+
+
+def collected(also_added: bool) -> tuple[Program, Term]:
+    """Sums along the first of the axes k and n of squares, which a loop collects by chunks of n."""
+    n, k = Axis(0, 1000), Axis(1, 30)
+    terms = Terms()
+    x = terms.make(Leaf(0, (n, k), "float32"))
+    squares = terms.make(Concat(n), (terms.make(Map("square", "float32"), (terms.make(Chunk(n), (x,)),)),))
+    along = {"axis": 0, "reverse": False}
+    call = Call(0, lax.cumsum_p, along, ((k, n),), ((k, n),), ("float32",), frozenset())
+    outputs = [Output(terms.make(Opaque(call, 0), (squares,)), (k, n))]
+    if also_added:
+        outputs.append(Output(terms.make(Reduce("sum", frozenset({k}), "float32"), (squares,)), (n,)))
+    return Program((x,), tuple(outputs), terms), squares
+
+
+def test_what_calls_alone_read_is_collected_as_they_read_it() -> None:
+    """Otherwise the whole of it would be transposed for the call."""
+    program, squares = collected(also_added=False)
+    assert read_by_calls(program) == {squares.number: (Axis(1, 30), Axis(0, 1000))}
+    schedule = scheduled(program, build(program), {}, 20_000, CPU).schedule
+    text = emit(schedule, ["x"]).source
+    assert "jnp.zeros((30, 1000), jnp.float32)" in text
+    names: dict[str, Any] = {}
+    exec(text, names)
+    x = normal(1000, 30)
+    np.testing.assert_allclose(jax.jit(names["optimized"])(x)[0], np.cumsum(x.T**2, axis=0), rtol=1e-5)
+
+
+def test_what_others_read_too_is_collected_as_it_is_computed() -> None:
+    assert read_by_calls(collected(also_added=True)[0]) == {}
