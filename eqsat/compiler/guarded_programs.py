@@ -14,6 +14,14 @@ from eqsat.support.deadline import Deadline
 from eqsat.support.records import SearchStep
 from eqsat.targets.machine import Machine
 
+MOST_COMPILED = 3
+"""The number of candidates that are compiled. Most need more than was predicted as others did, for the plain
+program is the same in all of them, and each may be compiled twice."""
+
+FAR_TOO_BIG = 0.5
+"""A program that needs so much more than the memory for temporaries is not compiled again with less for tests
+and for the plain program."""
+
 
 class GuardedPrograms:
     """Looks for a program that is faster than another one on data for which guards of rules hold.
@@ -71,9 +79,7 @@ class GuardedPrograms:
             fewer = granting.of_makers(used)
             smaller = self._saturated(fewer, known)
             if smaller is not None:
-                compiled = self._searched(smaller, fewer)
-                if compiled is not None:
-                    return compiled
+                return self._searched(smaller, fewer)
         return self._searched(space, granting)
 
     def _gaining(self, granting: Granting, known: Saturations) -> tuple[SearchSpace, Candidate] | None:
@@ -129,7 +135,7 @@ class GuardedPrograms:
     def _searched(self, space: SearchSpace, granting: Granting) -> CompiledCandidate | None:
         """The first program that fits."""
         machine = self.space.machine
-        goal = Goal(self.goal.budget, self.goal.fixed, (self._axes,), self.goal.longest)
+        goal = Goal(self.goal.budget, self.goal.fixed, (self._axes,), self.goal.longest, most=MOST_COMPILED)
         compiler = GuardedCompiler(self.compiler, self.plain, granting, machine)
         search = Search(
             goal,
@@ -170,7 +176,8 @@ class GuardedCompiler:
         """
         compiled = self._together(candidate, budget, budget)
         aim = 2 * budget - compiled.peak
-        if compiled.peak > budget and compiled.candidate.tests and aim > compiled.certified.fixed:
+        room, excess = budget - compiled.certified.fixed, compiled.peak - budget
+        if 0 < excess < FAR_TOO_BIG * room and compiled.candidate.tests:
             smaller = self._together(candidate, aim, budget)
             compiled = min(compiled, smaller, key=lambda one: one.peak)
         if self.smallest is None or compiled.peak < self.smallest.peak:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,6 +17,9 @@ from eqsat.targets.machine import Machine
 
 MOST_LEAN = 4
 """The number of programs, those predicted to need least, that are compiled."""
+
+MOST_SHRUNK = 3 * MOST_LEAN
+"""The number of programs, lowest peaks first, whose steps are ordered once more, in the shortest chunks."""
 
 WORSE = 2.0
 """A program predicted to need more for temporaries than a compiled one by this factor is not compiled."""
@@ -106,9 +110,14 @@ def leanest(space: SearchSpace, deadline: Deadline, spills: bool = True) -> list
 
     - `spills`: whether to look for those that do without what is alive at the peak.
     """
-    candidates = [candidate for group in every_attempt(space, deadline, spills) for candidate in group]
-    shrunk = [replace(rechunk(candidate, 0, space.machine), fused=False) for candidate in candidates]
-    return sorted(shrunk, key=lambda one: (one.predicted_peak, one.predicted_seconds))[:MOST_LEAN]
+
+    def small_and_fast(candidate: Candidate) -> tuple[int, float]:
+        return candidate.predicted_peak, candidate.predicted_seconds
+
+    groups = every_attempt(space, deadline, spills)
+    smallest = sorted(itertools.chain.from_iterable(groups), key=small_and_fast)[:MOST_SHRUNK]
+    shrunk = [replace(rechunk(candidate, 0, space.machine), fused=False) for candidate in smallest]
+    return sorted(shrunk, key=small_and_fast)[:MOST_LEAN]
 
 
 def grown(

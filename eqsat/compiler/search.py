@@ -98,6 +98,7 @@ class Goal:
     - `longest`: seconds. Candidates predicted to take as long are not compiled.
     - `enough`: seconds. A program that fits and takes no longer ends the search.
     - `brisk`: seconds. Candidates that should take longer are compiled only after wider spaces were searched.
+    - `most`: so many candidates are compiled at most.
     """
 
     budget: int
@@ -106,6 +107,7 @@ class Goal:
     longest: float = math.inf
     enough: float = math.inf
     brisk: float = math.inf
+    most: float = math.inf
 
 
 class Search:
@@ -248,7 +250,8 @@ class Search:
         """What to do in the present space; None if it is exhausted."""
         if self._extraction is None or self._found_here >= self._most_found:
             return None
-        ended = self._unmoved >= MOST_UNMOVED or self._deadline.passed()
+        ended = self._unmoved >= MOST_UNMOVED or self.compilations >= self.goal.most
+        ended |= self._deadline.passed()
         enough = self._by_parts and (self._held or self._ranking.best() is not None)
         if not (ended or enough) and (self._stale < self._lookahead or self._ranking.best() is None):
             step = self._extraction.next_step()

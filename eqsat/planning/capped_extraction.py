@@ -96,9 +96,8 @@ class CappedExtraction:
 
     def __init__(self, space: SearchSpace, budget: int, deadline: Deadline, steps: Iterable[Step]) -> None:
         self.budget = budget
-        self.states = [ExtractionState.of(space)]
-        if any(not call.cut.isdisjoint(space.large) for call in space.bodies):
-            self.states.append(ExtractionState.of(space, in_chunks=True))
+        state = ExtractionState.of(space)
+        self.states = [state, *filter(None, [state.for_chunks()])]
         self.deadline = deadline
         self.steps = deque(steps)
         self._too_big: list[StoringLess] = []

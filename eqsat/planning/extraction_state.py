@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ class ExtractionState:
     - `largest`: bytes of the largest buffer that a program under the latest cap may have.
     - `exhausted`: whether there was no program under the latest cap.
     - `found`, `latest`: all candidates found, and the one chosen last, if the space is that of a body;
-      `builder`: what built those that were found last.
+      `best`: the ones chosen, by cap and memory for temporaries; `builder`: what built those found last.
     - `in_chunks`: whether calls of control flow are planned for loops over chunks around them; values in
       their bodies are then smaller.
     - `splits`: the sets of axes to loop over, one after the other, and None for any.
@@ -58,20 +58,34 @@ class ExtractionState:
     exhausted: bool = False
     found: list[Candidate] = field(default_factory=list)
     latest: Candidate | None = None
+    best: dict[tuple[float, int], Candidate] = field(default_factory=dict)
     builder: CandidateBuilder | None = None
     in_chunks: bool = False
     splits: tuple[frozenset[Axis] | None, ...] = ()
 
     @staticmethod
-    def of(space: SearchSpace, in_chunks: bool = False) -> ExtractionState:
+    def of(space: SearchSpace) -> ExtractionState:
         """The state before anything is extracted."""
+        bodies = {call: _states(inside) for call, inside in space.bodies.items()}
+        return ExtractionState(space, bodies, splits=tuple(_splits(space.large)))
+
+    def for_chunks(self) -> ExtractionState | None:
+        """The state for calls of control flow that loops over chunks run; None if loops cut none of them.
+
+        Calls that loops do not cut are planned as in this state, so their bodies are extracted once.
+        """
+        large = frozenset(self.space.large)
+        if all(call.cut.isdisjoint(large) for call in self.bodies):
+            return None
         bodies = {
-            call: tuple(
-                inner if isinstance(inner, Candidate) else ExtractionState.of(inner) for inner in inside
-            )
-            for call, inside in space.bodies.items()
+            call: shared if call.cut.isdisjoint(large) else _states(self.space.bodies[call])
+            for call, shared in self.bodies.items()
         }
-        return ExtractionState(space, bodies, in_chunks=in_chunks, splits=tuple(_splits(space.large)))
+        return ExtractionState(self.space, bodies, in_chunks=True, splits=self.splits)
+
+
+def _states(inside: Iterable[SearchSpace | Candidate]) -> tuple[ExtractionState | Candidate, ...]:
+    return tuple(inner if isinstance(inner, Candidate) else ExtractionState.of(inner) for inner in inside)
 
 
 def _splits(large: Sequence[Axis]) -> Iterator[frozenset[Axis] | None]:

@@ -164,6 +164,12 @@ def _alike(one: Mapping[int, PlannedCall], other: Mapping[int, PlannedCall]) -> 
 
 def _best_body(state: ExtractionState, cap: float, free: int, deadline: Deadline) -> Candidate:
     """The best program for a body under a cap; else that of the last higher cap; else the body as written."""
+    if (cap, free) not in state.best:
+        state.best[cap, free] = _extracted_body(state, cap, free, deadline)
+    return state.best[cap, free]
+
+
+def _extracted_body(state: ExtractionState, cap: float, free: int, deadline: Deadline) -> Candidate:
     program, machine = state.space.program, state.space.machine
     budget = free + program.fixed_bytes
     found: list[Candidate] = []

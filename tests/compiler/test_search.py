@@ -119,6 +119,12 @@ def test_it_gives_up_a_space_where_no_peak_is_smaller() -> None:
     assert searched.stop_reason == "no program that fits was found; rules: saturated"
 
 
+def test_no_more_programs_are_compiled_than_are_wanted() -> None:
+    searched = search(lambda candidate: (10 * BUDGET, 1.0), spaces=(2,), most=2)
+    assert searched.run() is None
+    assert kinds(searched.log).count("compile") == 2
+
+
 def test_a_slow_program_is_looked_for_in_wider_spaces_too() -> None:
     searched = search(enough=0.0)
     found = searched.run()

@@ -112,3 +112,29 @@ def test_a_loop_that_gathers_from_what_it_carries_stores_no_indices() -> None:
     optimized = eqsat.optimize(moved, budget=4 * values.nbytes + values.nbytes // 10)
     assert optimized.plan(values, shift).changed
     np.testing.assert_allclose(optimized(values, shift), jax.jit(moved)(values, shift), atol=1e-4)
+
+
+def two_calls(x: Any, y: Any) -> Any:
+    """A loop for all rows of x, which chunks of them cut, and one for all rows of y."""
+    many = lax.scan(lambda h, _: (jnp.tanh(h[:, :, None] * h[:, None]).sum(2), None), x, length=5)[0]
+    inner = lax.scan(lambda h, _: (jnp.tanh(h[:, :, None] * h[:, None]).sum(1), None), y, length=5)[0]
+    return many.sum(), inner
+
+
+def test_bodies_that_chunks_do_not_cut_are_extracted_once() -> None:
+    program, _ = lowered(two_calls, normal(4096, 40), normal(100, 300))
+    state = ExtractionState.of(prepare(program, (), program.fixed_bytes + 2_000_000, CPU, 1))
+    for_chunks = state.for_chunks()
+    assert for_chunks is not None
+    cut = [not call.cut.isdisjoint(state.space.large) for call in state.bodies]
+    assert sorted(cut) == [False, True]
+    for call, is_cut in zip(state.bodies, cut, strict=True):
+        shared = all(
+            one is other for one, other in zip(state.bodies[call], for_chunks.bodies[call], strict=True)
+        )
+        assert shared != is_cut
+
+
+def test_without_calls_that_chunks_cut_there_is_no_state_for_them() -> None:
+    program, _ = lowered(lambda x: jnp.exp(x[:, None] - x[None]).sum(1), normal(500))
+    assert ExtractionState.of(prepare(program, (), program.fixed_bytes + 1_000, CPU)).for_chunks() is None
