@@ -8,8 +8,8 @@ of blocks, too, or of two rows instead of the vector: products of matrices are a
 Rows that lie in memory one after the other are added up in lanes: 100,000 terms with an error of 1e-6.
 
 XLA copies a matrix whose contracted axes are no neighbours in memory, and adds up the rows of the copy. So
-such axes are contracted one after the other: the last first, and the results are summed over the others. It
-takes a third to a tenth of the time.
+such axes are contracted one after the other: the last first, and the results are summed over the others. Of
+ten sizes, each took 0.1 to 0.8 of the time.
 
 A contraction over several axes that are neighbours is emitted over one: XLA moves the operands to where they
 are such products, even if they are that as they lie (6 times as slow, and a copy of the matrix).

@@ -15,8 +15,8 @@ from eqsat.support.records import SearchStep
 from eqsat.targets.machine import Machine
 
 MOST_COMPILED = 3
-"""The number of candidates that are compiled. Most need more than was predicted as others did, for the plain
-program is the same in all of them, and each may be compiled twice."""
+"""The number of candidates that are compiled. The plain program is the same in all of them, so if some need
+more than was predicted, others do, too; and each may be compiled twice."""
 
 FAR_TOO_BIG = 0.5
 """A program that needs so much more than the memory for temporaries is not compiled again with less for tests

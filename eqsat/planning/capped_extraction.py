@@ -96,8 +96,9 @@ class CappedExtraction:
 
     def __init__(self, space: SearchSpace, budget: int, deadline: Deadline, steps: Iterable[Step]) -> None:
         self.budget = budget
-        state = ExtractionState.of(space)
-        self.states = [state, *filter(None, [state.for_chunks()])]
+        self.states = [ExtractionState.of(space)]
+        if (for_chunks := self.states[0].for_chunks()) is not None:
+            self.states.append(for_chunks)
         self.deadline = deadline
         self.steps = deque(steps)
         self._too_big: list[StoringLess] = []

@@ -2,7 +2,7 @@
 
 A compiler runs steps in an order of its own. A step that reduces a large array to a small one, which nothing
 reads soon, may run after loops that the schedule has after it, and the large array stays until then. (XLA's
-schedule for low memory, on CPU, did so for the gradients of small weights: 2.5 MB of 11 MB.)
+schedule for low memory, on CPU, did so for the gradients of small weights: 2 MB of 12.7 MB.)
 """
 
 from __future__ import annotations

@@ -170,6 +170,7 @@ def _best_body(state: ExtractionState, cap: float, free: int, deadline: Deadline
 
 
 def _extracted_body(state: ExtractionState, cap: float, free: int, deadline: Deadline) -> Candidate:
+    """The same, extracted."""
     program, machine = state.space.program, state.space.machine
     budget = free + program.fixed_bytes
     found: list[Candidate] = []
