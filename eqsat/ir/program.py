@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from eqsat.ir.axis import Axis, Layout, layout_shape
 from eqsat.ir.dtypes import itemsize
@@ -42,7 +43,7 @@ class KnownFact:
     axes: tuple[Axis, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@dataclass(frozen=True, eq=False)
 class Program:
     """A function, or a body of control flow, as terms.
 
@@ -72,7 +73,11 @@ class Program:
 
     def reachable(self) -> Iterator[Term]:
         """Yields every term that the outputs need, operands first."""
-        return reachable(output.term for output in self.outputs)
+        return iter(self._reachable)
+
+    @cached_property
+    def _reachable(self) -> tuple[Term, ...]:
+        return tuple(reachable(output.term for output in self.outputs))
 
     @property
     def argument_bytes(self) -> int:
@@ -125,6 +130,10 @@ class Program:
 
     def known(self) -> Iterator[Term]:
         """Yields every term that the outputs, the equalities or the facts refer to, operands first."""
+        return iter(self._known)
+
+    @cached_property
+    def _known(self) -> tuple[Term, ...]:
         roots = [output.term for output in self.outputs]
         roots += [term for pair in self.equalities for term in pair]
-        return reachable([*roots, *(fact.term for fact in self.facts)])
+        return tuple(reachable([*roots, *(fact.term for fact in self.facts)]))

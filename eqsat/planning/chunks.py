@@ -276,18 +276,24 @@ def _choose_lengths(
                 break
         return found
 
-    best = leaner(sized(targets[0]))
+    longest = sized(targets[0])
+    if not longest[0].chunks or len(targets) == 1:
+        return leaner(longest)
+    if longest[1] <= budget:
+        return fastest(0, longest)
+    # Smaller blocks need less memory. If the smallest do not fit, no order of the largest is looked for.
+    leanest = leaner(sized(targets[-1]))
+    if leanest[1] > budget and leanest[1] <= longest[1]:
+        return leanest
+    best = leaner(longest)
     block = best[0].block
-    if not best[0].chunks or len(targets) == 1:
-        return best
     if best[1] <= budget:
         return fastest(0, best)
-    # Smaller blocks need less memory, so bisection finds the largest that fit.
-    too_large, small = 0, len(targets) - 1
-    leanest = leaner(sized(targets[small]))
-    block = leanest[0].block
     if leanest[1] > budget:
         return min(best, leanest, key=lambda found: found[1])
+    # Bisection finds the largest that fit.
+    too_large, small = 0, len(targets) - 1
+    block = leanest[0].block
     too_much = best[0]
     while small - too_large > 1:
         middle = (too_large + small) // 2
