@@ -62,12 +62,22 @@ class Provide:
 
 @dataclass(frozen=True)
 class Accept:
-    """Accept a program that fits and is slower than predicted, since all others should be slower still."""
+    """Accept a program that fits, since all others should be slower."""
 
     compiled: CompiledCandidate
 
     def __str__(self) -> str:
         return f"accept a program of {predicted_text(self.compiled.candidate)}, which fits"
+
+
+@dataclass(frozen=True)
+class Lengthen:
+    """Compile a program that fits with longer chunks, though shorter than those that were too large."""
+
+    candidate: Candidate
+
+    def __str__(self) -> str:
+        return f"compile the same with longer chunks, of {predicted_text(self.candidate)}"
 
 
 @dataclass(frozen=True)
@@ -100,7 +110,7 @@ class Stop:
         return f"stop, since {self.reason}"
 
 
-Decision = Saturate | Extract | SearchParts | Compile | Provide | Accept | DraftLeast | Grow | Stop
+Decision = Saturate | Extract | SearchParts | Compile | Provide | Accept | Lengthen | DraftLeast | Grow | Stop
 
 
 def predicted_text(candidate: Candidate) -> str:

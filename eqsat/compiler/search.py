@@ -24,6 +24,7 @@ from eqsat.compiler.decisions import (
     DraftLeast,
     Extract,
     Grow,
+    Lengthen,
     Provide,
     Saturate,
     SearchParts,
@@ -31,6 +32,7 @@ from eqsat.compiler.decisions import (
     peak_text,
     predicted_text,
 )
+from eqsat.compiler.lengthening import Lengthening
 from eqsat.compiler.minimum_memory import LeastMemory
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import CappedExtraction, Step, StoringLess, WithoutLoops
@@ -163,6 +165,10 @@ class Search:
         self._wider = deque(goal.spaces)
         self._extraction: CappedExtraction | None = None
         self._ranking = Ranking(goal.budget, goal.fixed, machine)
+        self._lengthening = Lengthening(goal.budget, machine)
+        # A candidate that fits, of which longer chunks may fit, and the candidate with these.
+        self._fits: tuple[Candidate, CompiledCandidate] | None = None
+        self._longer: Candidate | None = None
         # Programs that fit but take longer than predicted, the fastest first.
         self._held: list[CompiledCandidate] = []
         # How many times as long as predicted these take.
@@ -217,6 +223,8 @@ class Search:
 
     def decide(self) -> Decision:
         """What to do next."""
+        if self._fits is not None:
+            return Accept(self._fits[1]) if self._longer is None else Lengthen(self._longer)
         fastest = self.fastest
         if fastest is not None and self._seconds(fastest) <= self.goal.enough:
             return Stop("a program that fits was found")
@@ -325,8 +333,12 @@ class Search:
                 return self._compile(candidate)
             case Provide(candidate):
                 return self._provide(candidate)
-            case Accept():
-                return self._accept(self._held.pop(0))
+            case Accept(compiled):
+                self._fits = None
+                self._held = [one for one in self._held if one is not compiled]
+                return self._accept(compiled)
+            case Lengthen(candidate):
+                return self._lengthen(candidate)
             case DraftLeast():
                 return self._draft()
             case Grow(compiled):
@@ -384,12 +396,35 @@ class Search:
             self._failed_here += 1
             self._failed_seconds = candidate.predicted_seconds
             self._ranking.came_out(candidate, compiled.peak)
+            self._lengthening.came_out(candidate, compiled.peak)
             return peak_text(compiled) + ": too much"
+        if self._may_be_longer(candidate, compiled):
+            return f"{peak_text(compiled)}: it fits, but needs little"
         if self._seconds(compiled) <= TAKES_AS_PREDICTED * candidate.predicted_seconds:
             return self._accept(compiled)
         self._held = sorted([*self._held, compiled], key=self._seconds)
         self._slowdowns.append(self._seconds(compiled) / candidate.predicted_seconds)
         return f"{peak_text(compiled)}, but should take {format_seconds(self._seconds(compiled))}: it waits"
+
+    def _may_be_longer(self, candidate: Candidate, compiled: CompiledCandidate) -> bool:
+        """Whether a candidate that fits may have longer chunks, which are compiled next."""
+        ended = self._deadline.passed() or self.compilations >= self.goal.most
+        self._longer = None if ended else self._lengthening.longer(candidate, compiled.peak)
+        if self._longer is not None:
+            self._fits = candidate, compiled
+        return self._longer is not None
+
+    def _lengthen(self, candidate: Candidate) -> str:
+        """Compile a candidate that fits with longer chunks, and keep it if it still fits and is faster."""
+        assert self._fits is not None
+        self.compilations += 1
+        compiled = self._compiler.compile(candidate, self.goal.budget)
+        if compiled.peak > self.goal.budget:
+            self._lengthening.came_out(candidate, compiled.peak)
+        elif self._seconds(compiled) < self._seconds(self._fits[1]):
+            self._fits = candidate, compiled
+        self._may_be_longer(*self._fits)
+        return peak_text(compiled) + (": too much" if compiled.peak > self.goal.budget else ": it fits")
 
     def _provide(self, candidate: Candidate) -> str:
         self._provisional.append(candidate)

@@ -17,6 +17,7 @@ import eqsat
 from eqsat.backend.certificate import Certified
 from eqsat.backend.module import Module
 from eqsat.compiler.candidate_compiler import CompiledCandidate, Stopwatch
+from eqsat.compiler.lengthening import MOST_TRIES
 from eqsat.compiler.search import ENOUGH_HELD, MOST_FAILED, MOST_UNMOVED, Goal, Search
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import attempts
@@ -319,3 +320,53 @@ def test_progress_in_lines_shows_the_decisions() -> None:
     searched.run()
     lines = file.getvalue().splitlines()
     assert all(f"eqsat: planning: {step}" in lines for step in searched.log)
+
+
+def excessive(least: int, factor: float) -> Callable[[Candidate], tuple[int, float]]:
+    """Programs exceed what is predicted by so many times what they store above a least peak."""
+
+    def come_out(candidate: Candidate) -> tuple[int, float]:
+        above = max(candidate.predicted_peak - least, 0)
+        return candidate.predicted_peak + int(factor * above), candidate.predicted_seconds
+
+    return come_out
+
+
+@pytest.mark.parametrize("factor", [10.0, 20.0])
+def test_chunks_that_became_too_short_are_lengthened(factor: float) -> None:
+    come_out = excessive(space(2).program.fixed_bytes + 8_000, factor)
+    searched = search(come_out)
+    found = searched.run()
+    assert found is not None
+    outcomes = [step.outcome for step in searched.log if step.decision.startswith("compile")]
+    assert outcomes[0].endswith("too much")
+    assert sum(step.decision.startswith("compile the same") for step in searched.log) in (1, 2)
+    fitting = [one for one in searched._compiler.compiled if one.peak <= BUDGET]  # type: ignore[attr-defined]
+    assert found is min(fitting, key=lambda one: one.seconds(CPU))
+    assert found is not fitting[0]
+
+
+def test_chunks_that_are_hardly_shorter_are_not_lengthened() -> None:
+    searched = search(excessive(space(2).program.fixed_bytes + 8_000, 1.0))
+    assert searched.run() is not None
+    assert not any(step.decision.startswith("compile the same") for step in searched.log)
+
+
+def test_what_fits_is_kept_if_longer_chunks_do_not() -> None:
+    least = space(2).program.fixed_bytes + 8_000
+    shorter = excessive(least, 10.0)
+    peaks: list[int] = []
+
+    def come_out(candidate: Candidate) -> tuple[int, float]:
+        peak, seconds = shorter(candidate)
+        # Whatever comes after the first one that fits is too big.
+        peaks.append(BUDGET + 1 if any(one <= BUDGET for one in peaks) else peak)
+        return peaks[-1], seconds
+
+    searched = search(come_out)
+    found = searched.run()
+    assert found is not None
+    assert [peak for peak in peaks if peak <= BUDGET] == [found.peak]
+    log = kinds(searched.log)
+    assert log[-2:] == ["accept", "stop"]
+    assert sum(step.decision.startswith("compile the same") for step in searched.log) in (1, MOST_TRIES)
