@@ -11,12 +11,12 @@ Equinox, with which Diffrax and Optimistix loop, counts the iterations of all ro
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
+from eqsat.ir.alpha_equivalence import alpha_equivalent
 from eqsat.ir.assumptions import FALSE, TRUE, under
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import Body, While
-from eqsat.ir.ops import Call, Const, Leaf, Map, Opaque, Reduce
+from eqsat.ir.ops import Call, Const, Leaf, Map, Reduce
 from eqsat.ir.substitution import substituted
 from eqsat.ir.term import Term, reachable
 
@@ -63,7 +63,7 @@ def ends_for_each(call: Call, axis: Axis, predicate: Term, args: Sequence[Term] 
     for leaf, source in zip(condition.program.inputs, condition.sources, strict=True):
         if source in fed:
             known[leaf.number] = fed[source]
-    for running in _candidates(call, predicate, axis, known):
+    for running, same in _candidates(call, predicate, axis, known):
         changing = _changing(call, running, outputs, fed, args)
         read = {
             source
@@ -73,8 +73,7 @@ def ends_for_each(call: Call, axis: Axis, predicate: Term, args: Sequence[Term] 
         unread = {control.carried[result] for result in call.unread}
         if not changing <= unread or changing & read:
             continue
-        (same,) = substituted(terms, [predicate], known)
-        if running is same or (args and _implies(call, running, predicate, outputs, fed, args)):
+        if same or (args and _implies(call, running, predicate, outputs, fed, args)):
             return True
     return False
 
@@ -92,21 +91,27 @@ def _inputs(call: Call, args: Sequence[Term] | None) -> dict[int, Term]:
     return found
 
 
-def _candidates(call: Call, predicate: Term, axis: Axis, known: dict[int, Term]) -> Iterator[Term]:
-    """Yields terms of the body that may say of each row whether it is still running."""
+def _candidates(
+    call: Call, predicate: Term, axis: Axis, known: dict[int, Term]
+) -> Iterator[tuple[Term, bool]]:
+    """Yields terms of the body that may say of each row whether it is still running, and whether they do.
+
+    The predicate does. If it makes calls, the body makes them again.
+    """
     body = call.bodies[1]
     inputs = {leaf.number for leaf in body.program.inputs}
     (same,) = substituted(body.program.terms, [predicate], known)
-    if all(term.number in inputs for term in reachable([same]) if isinstance(term.op, Leaf)):
-        yield same
     chosen = {
         term.args[0].number: term.args[0]
         for term in body.program.reachable()
         if isinstance(term.op, Map) and term.op.name == "select_n"
     }
+    if all(term.number in inputs for term in reachable([same]) if isinstance(term.op, Leaf)):
+        yield same, True
+        yield from ((term, True) for term in chosen.values() if alpha_equivalent(term, same))
     for term in chosen.values():
         if term.number in inputs and axis in term.axes and term.dtype == "bool":
-            yield term
+            yield term, False
 
 
 def _changing(
@@ -156,34 +161,14 @@ def _implies(
     def holds_where(flag: Term, values: dict[int, Term]) -> bool:
         given = {leaf.number: values[source] for leaf, source in leaves if source in read}
         first, second = under(terms, [flag, *under(terms, [predicate], given)], {})
-        numbers = _numbered([first, second])
-        return {numbers[t] for t in _conjuncts(first)} >= {numbers[t] for t in _conjuncts(second)}
+        known = list(_conjuncts(first))
+        return all(any(alpha_equivalent(term, one) for one in known) for term in _conjuncts(second))
 
     steady = {source: leaf for source, leaf in fed.items() if source not in outputs}
     after = dict(
         zip(outputs, under(terms, list(outputs.values()), {running.number: terms.make(TRUE)}), strict=True)
     )
     return holds_where(args[place], dict(enumerate(args))) and holds_where(after[place], steady | after)
-
-
-def _numbered(roots: Sequence[Term]) -> dict[Term, int]:
-    """Returns numbers of the terms that the roots depend on: equal ones if they only are calls made twice."""
-    found: dict[object, int] = {}
-    numbers: dict[Term, int] = {}
-    for term in reachable(roots):
-        op = term.op
-        key: object = op
-        if isinstance(op, Opaque) and not op.call.bodies:
-            call = replace(op.call, id=0)
-            key = (
-                op.result,
-                call,
-                call.primitive.name,
-                tuple(sorted((k, repr(v)) for k, v in call.params.items())),
-            )
-        whole = (key, *(numbers[arg] for arg in term.args))
-        numbers[term] = found.setdefault(whole, len(found))
-    return numbers
 
 
 def _conjuncts(term: Term) -> Iterator[Term]:

@@ -103,7 +103,28 @@ def with_a_loop_inside(x: Any) -> Any:
     return loop(x, outer)[2]
 
 
-INDEPENDENT = {f.__name__: f for f in (by_a_flag, by_their_predicate, with_a_buffer, with_a_loop_inside)}
+def by_their_last_note(x: Any) -> Any:
+    """Whether a row goes on depends on a note that is looked up, once for the loop and once for each row."""
+
+    def one(x: Any) -> Any:
+        def goes_on(state: Any) -> Any:
+            number, _, notes = state
+            return (number < LIMIT) & ((number == 0) | (jnp.abs(notes[number // 2 - 1]) < 20))
+
+        def noted(state: Any) -> Any:
+            number, row, notes = state
+            row = 2 * row + number
+            return number + 1, row, notes.at[number // 2].set(row)
+
+        return lax.while_loop(goes_on, noted, (jnp.int32(0), x, jnp.zeros(LIMIT)))
+
+    return jax.vmap(one)(x)
+
+
+INDEPENDENT = {
+    f.__name__: f
+    for f in (by_a_flag, by_their_predicate, with_a_buffer, with_a_loop_inside, by_their_last_note)
+}
 
 
 def split(function: Callable[..., Any], x: Any) -> tuple[Program, list[Any]]:
