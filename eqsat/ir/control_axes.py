@@ -123,6 +123,9 @@ def keeps(term: Term, axis: Axis) -> bool:
     """Returns whether a slice along `axis` of the operands that have it gives the same slice of the term."""
     if isinstance(term.op, Leaf):
         return True
+    if isinstance(term.op, Opaque) and term.op.call.bodies and axis in term.op.call.passing:
+        # Results without the axis, as the number of an iteration, are the same for every slice.
+        return axis not in term.op.call.ordered
     if (axis in term.axes) != any(axis in arg.axes for arg in term.args):
         # The term sums over the axis, for example, or counts along it, or renames it.
         return False

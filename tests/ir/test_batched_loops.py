@@ -121,9 +121,31 @@ def by_their_last_note(x: Any) -> Any:
     return jax.vmap(one)(x)
 
 
+def inner_loop(rows: Any, goes_on: Callable[[Any], Any]) -> Any:
+    """A loop in an iteration that counts for all rows together."""
+    return lax.while_loop(goes_on, lambda inner: (inner[0] + 1, jnp.sin(inner[1])), (jnp.int32(0), rows))
+
+
+def with_a_count_inside(x: Any) -> Any:
+    """What the rows share in the loop outside is counted by a loop inside."""
+
+    def outer(state: Any) -> Any:
+        count, rows = inner_loop(state[1], lambda inner: inner[0] < 3)
+        return state[0] + count, 2 * rows + state[0]
+
+    return lax.while_loop(lambda state: state[0] < LIMIT, outer, (jnp.int32(0), x))[1]
+
+
 INDEPENDENT = {
     f.__name__: f
-    for f in (by_a_flag, by_their_predicate, with_a_buffer, with_a_loop_inside, by_their_last_note)
+    for f in (
+        by_a_flag,
+        by_their_predicate,
+        with_a_buffer,
+        with_a_loop_inside,
+        by_their_last_note,
+        with_a_count_inside,
+    )
 }
 
 
@@ -162,6 +184,16 @@ def test_a_part_of_the_rows_gives_the_same(name: str, entries: list[float]) -> N
         np.testing.assert_array_equal(result, np.concatenate([part[number] for part in parts]))
 
 
+def slowest_inside(x: Any) -> Any:
+    """What the rows share is counted by a loop inside that goes on until all rows are done."""
+
+    def outer(state: Any) -> Any:
+        count, rows = inner_loop(state[1], lambda inner: (jnp.abs(inner[1]) > 0.7).any() & (inner[0] < 9))
+        return state[0] + 1 + count, 2 * rows + state[0]
+
+    return lax.while_loop(lambda state: state[0] < LIMIT, outer, (jnp.int32(0), x))[1]
+
+
 def counted(x: Any) -> Any:
     """The number of iterations is that of the slowest row."""
     state = loop(x)
@@ -198,7 +230,9 @@ def less(x: Any) -> Any:
     return loop(x, goes_on=lambda s: (jnp.abs(s[2]) < 10).any() & (s[0] < LIMIT))[2]
 
 
-@pytest.mark.parametrize("function", [counted, going_on, zeroed, started_again, later, slowest, less])
+@pytest.mark.parametrize(
+    "function", [counted, going_on, zeroed, started_again, later, slowest, less, slowest_inside]
+)
 def test_the_rows_depend_on_one_another(function: Callable[..., Any]) -> None:
     program, _ = split(function, 9 * normal(N))
     assert N not in passing(program)
