@@ -7,8 +7,9 @@ the axes inside, one to one. Then they have the same value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from eqsat.ir.axis import NO_AXES, Axis, Layout, layout_axes
 from eqsat.ir.ops import Call, Dot, Map, Opaque, Reduce, Rename
@@ -85,7 +86,7 @@ class _Renaming:
         if first.bodies or second.bodies or first.primitive is not second.primitive:
             return False
         same = replace(first.renamed(self.names), id=0) == replace(second, id=0)
-        return same and _parameters(first) == _parameters(second)
+        return same and _same_parameters(first.params, second.params)
 
 
 def _named(term: Term) -> frozenset[Axis]:
@@ -104,5 +105,14 @@ def _layouts(call: Call) -> tuple[Layout, ...]:
     return (*call.arg_layouts, *call.out_layouts)
 
 
-def _parameters(call: Call) -> list[tuple[str, str]]:
-    return sorted((name, repr(value)) for name, value in call.params.items())
+def _same_parameters(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Whether calls have the same parameters, by their texts, if these say all."""
+    return first.keys() == second.keys() and all(
+        value is second[name] or (repr(value) == repr(second[name]) and not _abridged(value))
+        for name, value in first.items()
+    )
+
+
+def _abridged(value: Any) -> bool:
+    """Whether the text of a parameter may lack some of it: a jaxpr's constants, the entries of an array."""
+    return bool(getattr(value, "consts", ())) or hasattr(value, "__array__")
