@@ -1,8 +1,8 @@
 """Chunk lengths between those of a program that fits and longer ones that were too large.
 
-What a program exceeds its prediction by mostly depends on its chunks, but how much is not known before it is
-compiled. So shorter chunks that fit may be far shorter than they need to be. Two certified peaks tell more: a
-straight line through them says which prediction the budget allows (the secant method).
+What a program exceeds its prediction by may grow with its chunks more than the rest does, which is not known
+before it is compiled. So shorter chunks that fit may be far shorter than they need to be. Two certified peaks
+tell more: a straight line through them says which prediction the budget allows (the secant method).
 """
 
 from __future__ import annotations

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
-import jax.numpy as jnp
 import pytest
 
 from eqsat.compiler.lengthening import MOST_TRIES, SAFE, WORTHWHILE, Lengthening
@@ -14,14 +12,10 @@ from eqsat.planning.capped_extraction import attempts
 from eqsat.planning.search_space import prepare
 from eqsat.rulesets.selection import rules_for
 from eqsat.targets.cpu import CPU
+from tests.compiler.test_search import pairs
 from tests.stages import lowered, normal
 
 BUDGET = 200_000
-
-
-def pairs(x: Any, y: Any, v: Any) -> Any:
-    found = jnp.sin(x @ y.T)
-    return found @ v, found.max(1)
 
 
 @cache
