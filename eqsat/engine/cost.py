@@ -17,6 +17,7 @@ from eqsat.ir.depthwise import is_shifted
 from eqsat.ir.dtypes import is_inexact, itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
+from eqsat.ir.memory_order import is_same_array
 from eqsat.ir.operation_function import core_sizes
 from eqsat.ir.ops import (
     Chunk,
@@ -32,7 +33,6 @@ from eqsat.ir.ops import (
     Opaque,
     Operation,
     Reduce,
-    Rename,
     Select,
 )
 from eqsat.ir.picked_entries import pick_p
@@ -118,8 +118,10 @@ class CostModel(StorageModel):
 
     def once(self, op: Op, result: Valued, operands: Sequence[Valued]) -> float:
         """Predicted time of one run of an op, on the chunk lengths of the loops around it."""
+        if is_same_array(op):
+            return 0.0
         match op:
-            case Leaf() | Const() | Rename():
+            case Leaf() | Const():
                 return 0.0
             case Chunk():
                 # A slice of an array comes from main memory, however small it is.

@@ -19,8 +19,8 @@ from eqsat.engine.node_choices import NOTHING, Inside, NodeChoice, Selection
 from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.engine.storage_model import Value, is_expensive
 from eqsat.ir.axis import Axis
-from eqsat.ir.memory_order import Order, passed_on
-from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Map, Op, Opaque, Operation, Rename
+from eqsat.ir.memory_order import Order, is_same_array, passed_on
+from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Map, Op, Opaque, Operation
 
 MOST_MASKED_CLASSES = 40_000
 """Above this many classes the improvement rounds, which take a bit for each pair of them, are left out."""
@@ -94,7 +94,7 @@ class Extractor:
             for node in eclass.nodes:
                 if isinstance(node.op, (Leaf, Const, Iota)):
                     reached.append((number, passed_on(node.op, None)))
-                elif isinstance(node.op, (Rename, Chunk)):
+                elif isinstance(node.op, Chunk) or is_same_array(node.op):
                     named.setdefault(node.children[0], []).append((number, node.op))
         while reached:
             number, order = reached.pop()

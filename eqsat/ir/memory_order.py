@@ -1,11 +1,14 @@
-"""The order in which the axes of a value lie in memory, where it is given: of inputs and slices of them."""
+"""The order in which the axes of a value lie in memory, where it is given: of inputs and slices of them.
+
+An array whose axes are renamed, or of which one dimension is counted as two, is the same array.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from eqsat.ir.axis import Axis, layout_axes
-from eqsat.ir.ops import Chunk, Leaf, Op, Rename
+from eqsat.ir.ops import Chunk, Leaf, Op, Operation, Rename
 from eqsat.ir.term import Term
 
 Order = tuple[Axis, ...]
@@ -18,16 +21,31 @@ def passed_on(op: Op, order: Order | None) -> Order | None:
             return layout_axes(layout)
         case Rename(old=old, new=new) if order is not None:
             return tuple(new if axis == old else axis for axis in order)
+        case Operation(axes=(whole, outer, inner)) if is_same_array(op) and order is not None:
+            pairs = ((outer, inner) if axis == whole else (axis,) for axis in order)
+            return tuple(axis for pair in pairs for axis in pair)
         case Chunk():
             return order
         case _:
             return None
 
 
+def is_same_array(op: Op) -> bool:
+    """Whether what an op makes is the array that it is given, with other names for its dimensions."""
+    return isinstance(op, Rename) or (isinstance(op, Operation) and op.spec.name == "split")
+
+
+def array_of(term: Term) -> Term:
+    """The term whose array a term is."""
+    while is_same_array(term.op):
+        (term,) = term.args
+    return term
+
+
 def memory_order(term: Term) -> Order | None:
     """The order of a term's axes, if it is given."""
     passed: list[Op] = []
-    while isinstance(term.op, (Rename, Chunk)):
+    while isinstance(term.op, Chunk) or is_same_array(term.op):
         passed.append(term.op)
         (term,) = term.args
     order = passed_on(term.op, None)

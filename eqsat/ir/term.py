@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from eqsat.ir.axis import Axis
+from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.dtypes import itemsize
-from eqsat.ir.ops import Op
+from eqsat.ir.ops import Op, Opaque
 from eqsat.ir.schema import Axes, result_axes, result_dtype, result_open
 from eqsat.support.records import Place
 
@@ -50,6 +50,14 @@ class Term:
         return self.elements * itemsize(self.dtype)
 
 
+def _mentioned(term: Term) -> Iterator[Axis]:
+    """Yields the axes of a term, and those of the arrays of its call."""
+    yield from term.axes
+    if isinstance(term.op, Opaque):
+        for layout in (*term.op.call.arg_layouts, *term.op.call.out_layouts):
+            yield from layout_axes(layout)
+
+
 def infer(op: Op, args: Sequence[Term]) -> tuple[Axes, str, Axes]:
     """Returns the axes, dtype and open loops of `op(*args)`."""
     axes = [arg.axes for arg in args]
@@ -75,6 +83,7 @@ class Terms:
         self._next = 0
         self.origins: dict[int, Place] = {}
         self._calls: dict[Hashable, int] = {}
+        self._axes: dict[Hashable, Axis] = {}
 
     def __iter__(self) -> Iterator[Term]:
         return iter(self._interned.values())
@@ -100,6 +109,14 @@ class Terms:
         if call not in self._calls:
             self._calls[call] = max(first, 1 + max(self._calls.values(), default=0))
         return self._calls[call]
+
+    def axis(self, purpose: Hashable, size: int) -> Axis:
+        """Returns an axis that is made anew: the same for the same purpose, and in no term made before."""
+        if purpose not in self._axes:
+            taken = [axis.id for term in self for axis in _mentioned(term)]
+            taken += [axis.id for axis in self._axes.values()]
+            self._axes[purpose] = Axis(1 + max(taken, default=-1), size)
+        return self._axes[purpose]
 
     def restore(self, number: int, op: Op, args: Iterable[Term] = ()) -> Term:
         """Makes a term with the number that it had in another table, and returns it.

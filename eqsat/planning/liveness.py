@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import Scan, iterations
-from eqsat.ir.memory_order import Order, memory_order
-from eqsat.ir.ops import Dot, Opaque, Operation, Rename
+from eqsat.ir.memory_order import Order, array_of, memory_order
+from eqsat.ir.ops import Dot, Opaque, Operation
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
 from eqsat.planning.horizontal_fusion import fused_products
@@ -278,9 +278,7 @@ def routine_buffers(block: Block, model: CostModel) -> dict[int, int]:
     for index, term in called:
         if not term.args:
             continue
-        operand = term.args[0]
-        while isinstance(operand.op, Rename):
-            operand = operand.args[0]
+        operand = array_of(term.args[0])
         size = 0
         if is_given(operand) or last.get(operand.number, index) > index:
             size += model.copied(term.op, term.args)

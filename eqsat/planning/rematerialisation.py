@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from eqsat.ir.axis import Axis, Layout, layout_axes
+from eqsat.ir.axis import Axis
 from eqsat.ir.comparing import compared
 from eqsat.ir.control import Body, Scan, Switch, While, carried, sliced, steady
 from eqsat.ir.control_sums import with_bodies
@@ -22,14 +22,17 @@ from eqsat.ir.term import Term, reachable
 from eqsat.ir.unused_results import trimmed
 from eqsat.planning.branch_values import as_selection
 from eqsat.planning.derived_carries import DerivedCarries
-from eqsat.planning.rematerialised_values import Operand, Rematerialisation, Rematerialiser
+from eqsat.planning.rematerialised_values import Operand, Rematerialisation, Rematerialiser, layout_of
 from eqsat.planning.saved_carries import Carries
+from eqsat.planning.segmented_scans import SegmentedScans
 
 MOST_KEPT = 2
 """At most this many large operands, largest first, get a variant each that keeps only that operand."""
 
 
-def with_rematerialised_operands(program: Program, threshold: float, room: float = 0) -> Program:
+def with_rematerialised_operands(
+    program: Program, threshold: float, room: float = 0, exact: bool = False
+) -> Program:
     """The program with equalities between its loops and variants that compute large operands inside.
 
     The operands may be whole or sliced.
@@ -39,8 +42,9 @@ def with_rematerialised_operands(program: Program, threshold: float, room: float
     - `threshold`: the size in bytes above which a value is large.
     - `room`: bytes for temporaries. If one of several large operands fits, but not all, variants that keep
       just one operand are added too.
+    - `exact`: whether results must stay the same to the last bit.
     """
-    variants = _Variants(program, threshold, room)
+    variants = _Variants(program, threshold, room, exact)
     pairs: list[tuple[Term, Term]] = []
     waiting = [term for term in program.known() if _is_control_flow(term)]
     selections = {
@@ -55,9 +59,19 @@ def with_rematerialised_operands(program: Program, threshold: float, room: float
         for term in waiting:
             pairs += [(term, other) for other in variants.forms_of(term)]
         # The variants may have asked for scans that save their carries; these may have large operands too.
-        instead = [(term, other) for term in seen if (other := variants.carries.instead(term)) is not None]
+        instead = [
+            (term, other)
+            for made in (variants.carries, variants.segments)
+            for term in seen
+            if (other := made.instead(term)) is not None
+        ]
         fresh = [(term, other) for term, other in instead if other not in seen]
-        fresh += [(term, other) for term in waiting if (other := variants.derived.form_of(term)) is not None]
+        fresh += [
+            (term, other)
+            for made in (variants.derived, variants.segments)
+            for term in waiting
+            if (other := made.form_of(term)) is not None
+        ]
         pairs += fresh
         made = [
             *(loop for _, other in fresh for loop in reachable([other]) if _is_control_flow(loop)),
@@ -78,7 +92,7 @@ class _Variants:
     - `leaves`: the number of the next new input of a body, downwards.
     """
 
-    def __init__(self, program: Program, threshold: float, room: float) -> None:
+    def __init__(self, program: Program, threshold: float, room: float, exact: bool) -> None:
         self.terms = program.terms
         self.equalities = program.equalities
         self.threshold = threshold
@@ -95,6 +109,11 @@ class _Variants:
                         self.leaves = min(self.leaves, index - 1)
         self.carries = Carries(self.terms, self.numbered, threshold)
         self.rematerialiser = self.rematerialiser_of(program)
+        once = compared(program).once
+        roots = [output.term for output in program.outputs]
+        self.segments = SegmentedScans(
+            self.terms, threshold, room, self.numbered, self.next_leaf, once, roots, exact
+        )
         self.derived = DerivedCarries(
             self.terms, threshold, self.numbered, self.next_leaf, self.rematerialiser_of
         )
@@ -187,7 +206,9 @@ class _Variants:
         frontier = {entry: len(kept) + number for number, entry in enumerate(outside)}
         bodies = [self.body(call, body, places, frontier, rematerialised) for body in call.bodies]
         layouts = [call.arg_layouts[place] for place in kept]
-        layouts += [_layout(at) if along is None else (along, *_layout(at, along)) for at, along in outside]
+        layouts += [
+            layout_of(at) if along is None else (along, *layout_of(at, along)) for at, along in outside
+        ]
         operands = (*(args[place] for place in kept), *(at for at, _ in outside))
         by_slices = [place for (_, along), place in frontier.items() if along is not None]
         control = _moved(call, places, by_slices)
@@ -216,7 +237,7 @@ class _Variants:
             for entry in one.operands():
                 if entry not in inside:
                     at, along = entry
-                    inside[entry] = self.terms.make(Leaf(self.next_leaf(), _layout(at, along), at.dtype))
+                    inside[entry] = self.terms.make(Leaf(self.next_leaf(), layout_of(at, along), at.dtype))
                     inputs.append(inside[entry])
                     sources.append(frontier[entry])
             replaced[leaf.number] = one.built(self.terms, inside)
@@ -245,12 +266,6 @@ def _worthwhile(rematerialised: dict[int, Rematerialisation]) -> dict[int, Remat
     if kept(rematerialised.values()) < sum(one.term.bytes for one in rematerialised.values()):
         return rematerialised
     return {place: found for place, found in rematerialised.items() if kept([found]) < found.term.bytes}
-
-
-def _layout(term: Term, along: Axis | None = None) -> Layout:
-    """The layout in which a loop is given a value, or its slices along an axis; inputs keep their own."""
-    given = layout_axes(term.op.layout) if isinstance(term.op, Leaf) else tuple(sorted(term.axes))
-    return tuple(axis for axis in given if axis != along)
 
 
 def _moved(call: Call, places: dict[int, int], by_slices: list[int]) -> Scan | While | Switch:

@@ -115,7 +115,7 @@ class Rematerialiser:
             if elsewhere is not None:
                 inner[at.number] = elsewhere
                 continue
-            if not _can_be_cut(at, along):
+            if not can_be_cut(at, along):
                 form = self._form(at, along)
                 if form is not None:
                     inner[at.number] = form
@@ -141,7 +141,7 @@ class Rematerialiser:
 
     def _is_given(self, term: Term) -> bool:
         """Whether a loop should be given the value rather than compute it."""
-        return isinstance(term.op, Leaf) or (term.bytes <= self.threshold and not _is_index(term))
+        return isinstance(term.op, Leaf) or (term.bytes <= self.threshold and not is_index(term))
 
     def _either(self, term: Term, along: Axis | None) -> Rematerialisation:
         """The value rematerialised if that is possible and useful, or else given."""
@@ -221,7 +221,7 @@ def _operand(term: Term, along: Axis | None) -> Operand:
     return term, along if along in term.axes else None
 
 
-def _can_be_cut(term: Term, along: Axis | None) -> bool:
+def can_be_cut(term: Term, along: Axis | None) -> bool:
     """Whether a piece of the term can be computed alone: a slice along an axis, if one is given."""
     if isinstance(term.op, Opaque):
         return along is None and bool(term.op.call.passing)
@@ -232,6 +232,12 @@ def _can_be_cut(term: Term, along: Axis | None) -> bool:
     return isinstance(term.op, (Map, Reduce, Dot, Select, Rename, Iota, Delta, Const))
 
 
-def _is_index(term: Term) -> bool:
+def layout_of(term: Term, along: Axis | None = None) -> Layout:
+    """The layout in which a loop is given a value, or its slices along an axis; inputs keep their own."""
+    given = layout_axes(term.op.layout) if isinstance(term.op, Leaf) else tuple(sorted(term.axes))
+    return tuple(axis for axis in given if axis != along)
+
+
+def is_index(term: Term) -> bool:
     """Whether the term is made only of indices and constants, so that recomputing it costs nothing."""
     return all(not isinstance(at.op, (Leaf, Opaque)) for at in reachable([term]))

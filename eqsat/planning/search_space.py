@@ -339,7 +339,8 @@ def _prepared(
         if wanted is not None:
             large = tuple(axis for axis in wanted if axis not in whole)
         program = with_joined_arrays(program, free / BIG_SHARE)
-        program = with_rematerialised_operands(program, free / BIG_SHARE, free)
+        exact = all(rule.accuracy == "exact" for rule in rules)
+        program = with_rematerialised_operands(program, free / BIG_SHARE, free, exact)
     calls = dict.fromkeys(_control_flow(program)) if free is not None else {}
     if rules:
         program = with_contraction_orders(program, _reorders(rules), rules[0].precision or None, cap)

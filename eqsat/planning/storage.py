@@ -17,8 +17,9 @@ from weakref import WeakKeyDictionary
 from eqsat.engine.storage_model import StorageModel, Value, Valued, is_expensive, is_short
 from eqsat.ir.dtypes import accumulator, itemsize
 from eqsat.ir.formula import Monoid
+from eqsat.ir.memory_order import array_of
 from eqsat.ir.merging import Merging
-from eqsat.ir.ops import Const, Dot, Fold, Iota, Leaf, Map, Op, Opaque, Operation, Reduce, Rename
+from eqsat.ir.ops import Const, Dot, Fold, Iota, Leaf, Map, Op, Opaque, Operation, Reduce
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, dependencies, work_of
 from eqsat.planning.shifted_reads import read_shifted
@@ -86,7 +87,7 @@ class _Facts:
                 if model.stores_result(result.op):
                     always.add(result.number)
             if isinstance(step, Loop):
-                always.update(_whole(term).number for term in step.imports)
+                always.update(array_of(term).number for term in step.imports)
                 continue
             term = step.term
             for arg in term.args:
@@ -256,16 +257,7 @@ def _read_from(arg: Term, machine: Machine) -> Term:
 
     Where the order of entries does not matter, an array with its axes renamed is read as it is.
     """
-    while not machine.lanes and isinstance(arg.op, Rename):
-        arg = arg.args[0]
-    return arg
-
-
-def _whole(term: Term) -> Term:
-    """Returns the term whose buffer a loop reads: under another name it is the same array."""
-    while isinstance(term.op, Rename):
-        term = term.args[0]
-    return term
+    return arg if machine.lanes else array_of(arg)
 
 
 def _broadcast(block: Block, stored: set[int], machine: Machine) -> Iterator[int]:
@@ -378,7 +370,5 @@ def cheap_uses(op: Op, machine: Machine) -> float:
 
 
 def is_given(term: Term) -> bool:
-    """Whether the term is an input, a constant or an index, or a rename of one."""
-    while isinstance(term.op, Rename):
-        term = term.args[0]
-    return isinstance(term.op, (Leaf, Const, Iota))
+    """Whether the term is an input, a constant or an index, or the same array."""
+    return isinstance(array_of(term).op, (Leaf, Const, Iota))

@@ -103,6 +103,24 @@ def test_what_a_sum_is_carried_to_needs_the_rows_in_the_next_iteration() -> None
     assert after is before
 
 
+def test_loops_that_share_most_of_their_work_stay_together() -> None:
+    """The gradients of two matrices, one without an axis of the other, are sums of one backward pass."""
+
+    def gradients(x: Any, w: Any, v: Any) -> Any:
+        def loss(w: Any, v: Any) -> Any:
+            def step(h: Any, x: Any) -> Any:
+                h = jnp.tanh(x @ v + h @ w)
+                return h, None
+
+            return lax.scan(step, jnp.zeros((ROWS, WIDTH)), x)[0].sum()
+
+        return jax.grad(loss, argnums=(0, 1))(w, v)
+
+    steps = normal(LAYERS, ROWS, 5)
+    before, after = apart(gradients, steps, normal(WIDTH, WIDTH), normal(5, WIDTH))
+    assert after is before
+
+
 def test_loops_inside_of_loops_are_taken_apart() -> None:
     def repeated(x: Any, w: Any) -> Any:
         def step(h: Any, _: Any) -> Any:

@@ -1,0 +1,397 @@
+"""Segments of iterations: one scan as a scan over segments of its iterations, and what is left of them.
+
+A scan of t iterations is a scan over n segments, in each of which a scan of l iterations runs, and one more
+scan of the t - n l iterations at the end, if there are any. What the iterations read of other scans is
+computed again in each segment, by those scans, from the carries that the segment received.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from eqsat.ir.axis import Axis, Layout, layout_axes
+from eqsat.ir.control import Body, Scan
+from eqsat.ir.control_sums import is_zero, with_bodies
+from eqsat.ir.dtypes import itemsize
+from eqsat.ir.operations import OPERATIONS
+from eqsat.ir.ops import Call, Const, Iota, Leaf, Map, Opaque, Operation, Rename
+from eqsat.ir.program import Output, Program
+from eqsat.ir.term import Term, Terms
+from eqsat.planning.rematerialised_values import can_be_cut, is_index, layout_of
+
+Application = tuple[Call, tuple[Term, ...]]
+"""A call with its operands."""
+
+SUMS = 8
+"""Sums that are larger than what so many iterations read are added up in the order of the iterations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """The iterations of scans, as segments.
+
+    **Attributes:**
+
+    - `outer`: the axis of the segments.
+    - `inner`: the axis of the iterations of a segment.
+    - `both`: the axis of the iterations of all segments.
+    - `rest`: the axis of the iterations at the end that are in no segment; None if all are in one.
+    """
+
+    outer: Axis
+    inner: Axis
+    both: Axis
+    rest: Axis | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rerun:
+    """The large results of a scan, which are computed again segment by segment.
+
+    **Attributes:**
+
+    - `whole`: the scan.
+    - `call`, `args`: the scan without its other results.
+    - `results`: the number that a result has in `call`, by its number in `whole`.
+    - `places`: by operand of `call`, its place in `whole`.
+    """
+
+    whole: Application
+    call: Call
+    args: tuple[Term, ...]
+    results: Mapping[int, int]
+    places: Sequence[int]
+
+    @property
+    def control(self) -> Scan:
+        return scan_of(self.call)
+
+    def carry_bytes(self) -> int:
+        """The size of the carries, which are saved for each segment."""
+        return sum(result_bytes(self.call, number) for number in range(len(self.control.carried)))
+
+    def iteration_bytes(self) -> int:
+        """The size of what one iteration adds to the results."""
+        stacked = range(len(self.control.carried), len(self.call.out_layouts))
+        return sum(result_bytes(self.call, number) for number in stacked) // self.control.length
+
+
+class Surroundings(Protocol):
+    """What segments need to know of the program that they are part of."""
+
+    @property
+    def terms(self) -> Terms: ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether floats must be added up in the order of the iterations."""
+
+    def numbered(self, made: Call, origin: Call) -> Call:
+        """A call that was made of another one with a number of its own."""
+
+    def next_leaf(self) -> int:
+        """The number of a new input of a body."""
+
+    def is_given(self, term: Term) -> bool:
+        """Whether segments get slices of a value, rather than what it is computed from."""
+
+    def rerun(self, term: Term, along: Axis) -> Rerun | None:
+        """The scan that is run again for a value that it stacks along an axis; None for any other value."""
+
+    def saved(self, one: Rerun, place: int) -> Term:
+        """What the segments received of a carry, by the place of its start in `one`."""
+
+    def received(self, one: Rerun, place: int) -> Term:
+        """What the iterations that are in no segment received of it."""
+
+
+class _Part(ABC):
+    """Some iterations, in the terms of where they run: their values, computed from what is there."""
+
+    def __init__(self, around: Surroundings, inner: Axis) -> None:
+        self.around = around
+        self.terms = around.terms
+        self.inner = inner
+        self._inside: dict[tuple[int, Axis | None], Term] = {}
+        self._again: dict[Rerun, Application] = {}
+
+    @abstractmethod
+    def _whole(self, term: Term) -> Term:
+        """A value that is the same in all iterations."""
+
+    @abstractmethod
+    def _slice(self, term: Term, along: Axis) -> Term:
+        """What these iterations read of a value."""
+
+    @abstractmethod
+    def _start(self, one: Rerun, place: int) -> Term:
+        """The carry that these iterations begin with."""
+
+    def iterations(self, call: Call, args: Sequence[Term], starts: Mapping[int, Term]) -> Application:
+        """A scan over these iterations only.
+
+        **Arguments:**
+
+        - `starts`: the carries that it begins with, by place.
+        """
+        control = scan_of(call)
+        along = slices(call)
+        inside = [
+            starts[place] if place in starts else self._value(arg, along.get(place))
+            for place, arg in enumerate(args)
+        ]
+        layouts = [
+            (self.inner, *layout[1:]) if place in along else layout
+            for place, layout in enumerate(call.arg_layouts)
+        ]
+        first = len(control.carried)
+        stacked = [(self.inner, *layout[1:]) for layout in call.out_layouts[first:]]
+        made = replace(
+            call,
+            arg_layouts=tuple(layouts),
+            out_layouts=(*call.out_layouts[:first], *stacked),
+            control=replace(control, length=self.inner.size),
+            unread=frozenset(),
+        )
+        return self.around.numbered(with_bodies(made, call.bodies, inside), call), tuple(inside)
+
+    def _value(self, term: Term, along: Axis | None) -> Term:
+        """A value that iterations read, whole or sliced along an axis."""
+        if along not in term.axes:
+            along = None
+        key = term.number, along
+        if key not in self._inside:
+            self._inside[key] = self._whole(term) if along is None else self._sliced(term, along)
+        return self._inside[key]
+
+    def _sliced(self, term: Term, along: Axis) -> Term:
+        if self.around.is_given(term):
+            return self._slice(term, along)
+        one = self.around.rerun(term, along)
+        if one is not None:
+            if one not in self._again:
+                starts = {place: self._start(one, place) for place in one.control.carried}
+                self._again[one] = self.iterations(one.call, one.args, starts)
+            call, inside = self._again[one]
+            assert isinstance(term.op, Opaque)
+            return self.terms.make(Opaque(call, one.results[term.op.result]), inside)
+        if isinstance(term.op, Rename) and term.op.new == along:
+            return self._value(term.args[0], term.op.old)
+        if can_be_cut(term, along):
+            return self.terms.make(term.op, [self._value(arg, along) for arg in term.args])
+        return self._slice(term, along)
+
+
+class Rest(_Part):
+    """The iterations at the end that are in no segment."""
+
+    def __init__(self, around: Surroundings, segments: Segments, rest: Axis) -> None:
+        super().__init__(around, rest)
+        self.first = _number(self.terms, segments.outer.size * segments.inner.size)
+
+    def _whole(self, term: Term) -> Term:
+        return term
+
+    def _slice(self, term: Term, along: Axis) -> Term:
+        return _taken(self.terms, term, along, self.first, self.inner)
+
+    def _start(self, one: Rerun, place: int) -> Term:
+        return self.around.received(one, place)
+
+
+class Segment(_Part):
+    """The iterations of one segment, as the body of a scan over segments."""
+
+    def __init__(self, around: Surroundings, segments: Segments) -> None:
+        super().__init__(around, segments.inner)
+        self.segments = segments
+        self._inputs: list[Term] = []
+        self._operands: list[Term] = []
+        self._layouts: list[Layout] = []
+        self._by_slices: list[int] = []
+        self._first: Term | None = None
+
+    def scan(self, call: Call, args: Sequence[Term], saved: Sequence[int]) -> Application:
+        """A scan over all segments.
+
+        Its results are those of a scan, with the axes of segments and of their iterations, and then carries
+        as each segment received them.
+
+        **Arguments:**
+
+        - `call`, `args`: the scan.
+        - `saved`: the places of the starts of the carries to save.
+        """
+        control, outer = scan_of(call), self.segments.outer
+        first = len(control.carried)
+        leaves = {place: self._input(args[place], call.arg_layouts[place]) for place in control.carried}
+        sums = set[int]() if self.around.exact else _small_sums(call, args)
+        starts = {place: args[place] if place in sums else leaf for place, leaf in leaves.items()}
+        inner, inside = self.iterations(call, args, starts)
+        results = [self.terms.make(Opaque(inner, number), inside) for number in range(len(call.out_layouts))]
+        for number, place in enumerate(control.carried):
+            if place in sums:
+                add = Map("add", results[number].dtype)
+                results[number] = self.terms.make(add, [leaves[place], results[number]])
+        outputs = [Output(term, layout) for term, layout in zip(results, inner.out_layouts, strict=True)]
+        outputs += [Output(leaves[place], call.arg_layouts[place]) for place in saved]
+        program = Program(tuple(self._inputs), tuple(outputs), self.terms)
+        made = replace(
+            call,
+            arg_layouts=tuple(self._layouts),
+            out_layouts=(
+                *call.out_layouts[:first],
+                *((outer, *output.layout) for output in outputs[first:]),
+            ),
+            out_dtypes=tuple(output.term.dtype for output in outputs),
+            control=Scan(tuple(range(first)), tuple(self._by_slices), outer.size, control.reverse, 1),
+            bodies=(),
+            unread=frozenset(),
+        )
+        operands = tuple(self._operands)
+        body = Body(program, tuple(range(len(operands))))
+        return self.around.numbered(with_bodies(made, [body], operands), call), operands
+
+    def _whole(self, term: Term) -> Term:
+        return term if is_index(term) else self._input(term, layout_of(term))
+
+    def _slice(self, term: Term, along: Axis) -> Term:
+        outer, inner = self.segments.outer, self.segments.inner
+        if self.segments.rest is not None:
+            # All but the rest would be copied to be split.
+            if self._first is None:
+                count = self._input(self.terms.make(Iota(outer, "int32")), (outer,), by_slices=True)
+                length = _number(self.terms, inner.size)
+                self._first = self.terms.make(Map("mul", "int32"), [count, length])
+            return _taken(self.terms, self._value(term, None), along, self._first, inner)
+        split = Operation(OPERATIONS["split"], (along, outer, inner), term.dtype)
+        layout = outer, inner, *layout_of(term, along)
+        return self._input(self.terms.make(split, [term]), layout, by_slices=True)
+
+    def _start(self, one: Rerun, place: int) -> Term:
+        layout = (self.segments.outer, *one.call.arg_layouts[place])
+        return self._input(self.around.saved(one, place), layout, by_slices=True)
+
+    def _input(self, term: Term, layout: Layout, by_slices: bool = False) -> Term:
+        """A new input for a value, or for its slices along the axis of segments."""
+        if by_slices:
+            self._by_slices.append(len(self._operands))
+        self._operands.append(term)
+        self._layouts.append(layout)
+        leaf = self.terms.make(Leaf(self.around.next_leaf(), layout[by_slices:], term.dtype))
+        self._inputs.append(leaf)
+        return leaf
+
+
+def in_segments(
+    around: Surroundings, call: Call, args: Sequence[Term], segments: Segments, saved: Sequence[int] = ()
+) -> tuple[list[Term], list[Term], list[Term]]:
+    """A scan as one over segments, and one over the rest of the iterations.
+
+    **Arguments:**
+
+    - `saved`: the places of the starts of the carries to save.
+
+    **Returns:** the results of the scan; the carries as the segments received them, stacked; and as the rest
+    received them, if there is any.
+    """
+    terms, control, starts = around.terms, scan_of(call), list(args)
+    first = len(control.carried)
+    rest: list[Term] = []
+    received: list[Term] = []
+
+    def run_rest() -> None:
+        assert segments.rest is not None
+        received.extend(starts[place] for place in saved)
+        begin = {place: starts[place] for place in control.carried}
+        made, inside = Rest(around, segments, segments.rest).iterations(call, args, begin)
+        rest.extend(terms.make(Opaque(made, number), inside) for number in range(len(call.out_layouts)))
+
+    if segments.rest is not None and control.reverse:
+        run_rest()
+        for number, place in enumerate(control.carried):
+            starts[place] = rest[number]
+    made, operands = Segment(around, segments).scan(call, starts, saved)
+    found = [terms.make(Opaque(made, number), operands) for number in range(len(made.out_layouts))]
+    if segments.rest is not None and not control.reverse:
+        for number, place in enumerate(control.carried):
+            starts[place] = found[number]
+        run_rest()
+    last = rest if rest and not control.reverse else found
+    results = last[:first]
+    for number in range(first, len(call.out_layouts)):
+        along = call.out_layouts[number][0]
+        assert isinstance(along, Axis)
+        to = along if segments.rest is None else segments.both
+        merge = Operation(OPERATIONS["merge"], (segments.outer, segments.inner, to), found[number].dtype)
+        stack = terms.make(merge, [found[number]])
+        results.append(_joined(terms, stack, segments.both, rest[number], along) if rest else stack)
+    return results, found[len(call.out_layouts) :], received
+
+
+def _joined(terms: Terms, stack: Term, both: Axis, rest: Term, along: Axis) -> Term:
+    """The results of the iterations of all segments, and after them those of the rest, along one axis."""
+    (end,) = rest.axes - stack.axes
+    place, count = terms.make(Iota(along, "int32")), _number(terms, both.size)
+    later = terms.make(Map("sub", "int32"), [place, count])
+    entries = [
+        terms.make(Operation(OPERATIONS["take"], (axis,), stack.dtype), [value, index])
+        for axis, value, index in ((end, rest, later), (both, stack, place))
+    ]
+    early = terms.make(Map("lt", "bool"), [place, count])
+    return terms.make(Map("select_n", stack.dtype), [early, *entries])
+
+
+def _taken(terms: Terms, term: Term, along: Axis, first: Term, axis: Axis) -> Term:
+    """The entries of a value along an axis from `first` on, as many as another axis is long."""
+    index = terms.make(Map("add", "int32"), [first, terms.make(Iota(axis, "int32"))])
+    return terms.make(Operation(OPERATIONS["take"], (along,), term.dtype), [term, index])
+
+
+def _number(terms: Terms, value: int) -> Term:
+    return terms.make(Const(str(value), "int32"))
+
+
+def scan_of(call: Call) -> Scan:
+    """The control of a scan."""
+    assert isinstance(call.control, Scan)
+    return call.control
+
+
+def slices(call: Call) -> dict[int, Axis]:
+    """The axis of iterations of each operand that a scan goes through, by place."""
+    layouts = {place: call.arg_layouts[place] for place in scan_of(call).sliced}
+    return {place: layout[0] for place, layout in layouts.items() if isinstance(layout[0], Axis)}
+
+
+def result_bytes(call: Call, result: int) -> int:
+    """The size of a result in its layout."""
+    elements = math.prod(axis.size for axis in layout_axes(call.out_layouts[result]))
+    return elements * itemsize(call.out_dtypes[result])
+
+
+def _small_sums(call: Call, args: Sequence[Term]) -> set[int]:
+    """The carries, by place, that each segment adds up by itself.
+
+        s = 0;  every iteration:  s = s + e,  where e does not depend on s
+
+    So an axis that e is summed over can be summed over by chunks, where a sum has to start with zero. A
+    segment's sums take memory of their own, so they have to be small.
+    """
+    control, (body,) = scan_of(call), call.bodies
+    leaves = {source: leaf for leaf, source in zip(body.program.inputs, body.sources, strict=True)}
+    reads = Counter(arg.number for term in body.program.reachable() for arg in term.args)
+    reads.update(output.term.number for output in body.program.outputs)
+    found = {}
+    for number, place in enumerate(control.carried):
+        output, leaf = body.program.outputs[number].term, leaves.get(place)
+        added = isinstance(output.op, Map) and output.op.name == "add" and leaf in output.args
+        if leaf is not None and added and reads[leaf.number] == 1 and is_zero(args[place]):
+            found[place] = result_bytes(call, number)
+    read = sum(args[place].bytes for place in control.sliced)
+    return set(found) if sum(found.values()) * control.length <= SUMS * read else set()
