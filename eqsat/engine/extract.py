@@ -9,18 +9,19 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from eqsat.engine.cost import CostModel
 from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.families import NO_FAMILIES, Families, agreed
 from eqsat.engine.greedy_dag import greedy_choices, seconds_of
 from eqsat.engine.local_search import Switcher
-from eqsat.engine.node_choices import NOTHING, Inside, NodeChoice, Selection
+from eqsat.engine.node_choices import Inside, NodeChoice, Selection
 from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.engine.storage_model import Value, is_expensive
 from eqsat.ir.axis import Axis
 from eqsat.ir.memory_order import Order, is_same_array, passed_on
-from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Map, Op, Opaque, Operation
+from eqsat.ir.ops import Call, Chunk, Concat, Const, Fold, Iota, Leaf, Map, Op, Opaque, Operation
 
 MOST_MASKED_CLASSES = 40_000
 """Above this many classes the improvement rounds, which take a bit for each pair of them, are left out."""
@@ -77,6 +78,7 @@ class Extractor:
         self._bits: dict[Axis, int] = {}
         self._trips: dict[int, float] = {}
         self._open = [sum(map(self._bit, eclass.open)) for eclass in graph.classes]
+        self._runs: dict[tuple[int, tuple[int, ...], int, float], int] = {}
 
     def _bit(self, axis: Axis) -> int:
         """The bit that stands for a loop over that axis."""
@@ -199,8 +201,7 @@ class Extractor:
         better = [self._switched(options, chosen, one) for _, one in near] if self.switches else []
         timed = [*((self._total(one), one) for one in better), *near]
         seconds, selected = min(timed, key=lambda pair: pair[0])
-        nodes = {number: choice.node for number, choice in selected.items()}
-        return Selection(nodes, seconds, self._is_one_pass(selected))
+        return Selection(self._chosen_nodes(selected), seconds, self._is_one_pass(selected))
 
     def _tree_seconds(self, choices: list[NodeChoice]) -> float:
         """The time of the cheapest trees of some nodes, with what they share counted once."""
@@ -222,17 +223,39 @@ class Extractor:
                 if isinstance(node.op, Chunk) and not self.given[node.children[0]]:
                     # What is sliced was stored first; computing the slice alone needs no such pass.
                     cost += 2 * self.model.traffic(operands[0])
-                if isinstance(node.op, Opaque):
-                    # Everything inside runs once for all results of the call.
-                    inside = self.inside.get(node.op.call.id, NOTHING)
-                    cost += inside.seconds / len(node.op.call.out_dtypes)
-                cost *= KNOWN if node.maker == EQUATED else 1 if node.maker == LOADED else MADE
+                scale = KNOWN if node.maker == EQUATED else 1 if node.maker == LOADED else MADE
                 loop = self._bit(node.op.axis) if isinstance(node.op, (Fold, Concat)) else 0
                 stored = self._stored(number, node, operands)
                 largest = self._largest_stored(number, node, stored)
-                found.append(NodeChoice(number, node, cost, largest, stored, loop))
+                if isinstance(node.op, Opaque) and node.op.call.id in self.inside:
+                    node = replace(
+                        node, children=(*node.children, self._run(number, node, node.op.call, scale))
+                    )
+                found.append(NodeChoice(number, node, cost * scale, largest, stored, loop))
             self._weighed[number] = found
         return found
+
+    def _run(self, number: int, node: ENode, call: Call, scale: float) -> int:
+        """The number of a class beyond those of the graph: that a call runs, once for all of its results."""
+        key = call.id, node.children, self._open[number], scale
+        if key not in self._runs:
+            run = self._runs[key] = len(self._open)
+            seconds = self.inside[call.id].seconds * scale
+            results = len(call.out_dtypes)
+            self._weighed[run] = [NodeChoice(run, ENode(node.op, (), LOADED), seconds, 0, (), 0, results)]
+            self._open.append(self._open[number])
+        return self._runs[key]
+
+    def _chosen_nodes(self, selected: Mapping[int, NodeChoice]) -> dict[int, ENode]:
+        """The nodes of a choice, of the classes of the graph."""
+        count = len(self.graph.classes)
+        return {
+            number: replace(choice.node, children=tuple(n for n in choice.node.children if n < count))
+            if choice.node.children and choice.node.children[-1] >= count
+            else choice.node
+            for number, choice in selected.items()
+            if number < count
+        }
 
     def largest_stored(self, cap: float) -> float:
         """Bytes of the largest buffer that any program within the cap may have."""
@@ -280,12 +303,13 @@ class Extractor:
         totals = [0.0] * len(choices)
         heap: list[tuple[float, int]] = []
         for index, choice in enumerate(choices):
-            totals[index] = choice.cost
+            # Trees share nothing: each result of a call counts its part of the run.
+            totals[index] = choice.cost / choice.shared
             waiting[index] = len(choice.node.children)
             for child in choice.node.children:
                 users.setdefault(child, []).append(index)
             if not choice.node.children:
-                heapq.heappush(heap, (choice.cost, index))
+                heapq.heappush(heap, (totals[index], index))
         closed: dict[int, int] = {}
         chosen: dict[int, NodeChoice] = {}
         while heap:

@@ -25,6 +25,8 @@ class Selection:
 class NodeChoice:
     """A node that its class may be computed by.
 
+    That a call runs is a class of its own, which all results of the call need.
+
     **Attributes:**
 
     - `number`: of its class.
@@ -32,6 +34,7 @@ class NodeChoice:
     - `largest`: bytes of the largest buffer that choosing it brings about.
     - `stored`: the classes that get a buffer by it.
     - `loop`: the axis that it loops over, as a bit; 0 if none.
+    - `shared`: how many results of a call the run of it is shared by; 1 for anything else.
     """
 
     number: int
@@ -40,6 +43,7 @@ class NodeChoice:
     largest: int
     stored: tuple[int, ...]
     loop: int
+    shared: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,3 @@ class Inside:
 
     seconds: float
     largest: int
-
-
-NOTHING = Inside(0.0, 0)

@@ -48,13 +48,19 @@ FEW_STEPS = 3_000
 
 @dataclass(frozen=True)
 class Extraction:
-    """A program extracted under a cap on the size of stored values, with loops over some axes."""
+    """A program extracted under a cap on the size of stored values, with loops over some axes.
+
+    **Attributes:**
+
+    - `unmade`: the e-classes that it does without.
+    """
 
     extractor: Extractor
     cap: float
     split: frozenset[Axis] | None
     one_pass: bool
     selection: Selection
+    unmade: frozenset[int] = frozenset()
 
     def again(
         self,
@@ -69,6 +75,7 @@ class Extraction:
 
         - `switches`: whether local search improves it.
         """
+        unmade |= self.unmade
         return self.extractor.extract(self.cap, split, self.one_pass, without, unmade, switches)
 
 

@@ -89,7 +89,7 @@ def _built_with(
     if unsplit:
         splits = (None, *(split for split in splits if split is not None))
     most = space.program.fixed_bytes + FAR * max(budget - space.program.fixed_bytes, 0)
-    for extraction in _extractions(extractor, cap, splits):
+    for extraction in _extractions(extractor, cap, splits, space.dispensable):
         state.exhausted = False
         if deadline.passed():
             break
@@ -100,13 +100,19 @@ def _built_with(
 
 
 def _extractions(
-    extractor: Extractor, cap: float, splits: Iterable[frozenset[Axis] | None]
+    extractor: Extractor, cap: float, splits: Iterable[frozenset[Axis] | None], dispensable: frozenset[int]
 ) -> Iterator[Extraction]:
     """The cheapest programs under a cap that loop over some axes, for each of some sets of axes.
 
-    Once a set is enough, other pairs of axes are left out.
+    Once a set is enough, other pairs of axes are left out. What is dispensable may be no larger than what is
+    not, so that no cap tells them apart: without it, loops over chunks may not be needed.
     """
     enough = False
+    for split in (frozenset[Axis](), *splits) if dispensable else ():
+        if split is not None and len(split) < 2:
+            selection = extractor.extract(cap, split, unmade=dispensable)
+            if selection is not None:
+                yield Extraction(extractor, cap, split, False, selection, dispensable)
     for split in splits:
         if enough and split is not None and len(split) > 1:
             continue

@@ -9,12 +9,13 @@ from functools import cached_property
 
 from eqsat.engine.compiled import CompiledRule, Granted
 from eqsat.engine.contraction_orders import Order, better_orders, with_contraction_orders
+from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.families import Families
 from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.engine.storage_model import StorageModel, overwrites, solves_batch
 from eqsat.ir.axis import Axis
 from eqsat.ir.comparing import compared_with_tiles
-from eqsat.ir.ops import Call, Map, Opaque, Operation, Reduce
+from eqsat.ir.ops import Call, Chunk, Map, Opaque, Operation, Reduce
 from eqsat.ir.picked_entries import is_pick
 from eqsat.ir.program import Program
 from eqsat.ir.streams import is_read
@@ -219,6 +220,31 @@ class SearchSpace:
     machine: Machine
     large: tuple[Axis, ...]
     bodies: dict[Call, tuple[SearchSpace | Candidate, ...]]
+
+    @cached_property
+    def dispensable(self) -> frozenset[int]:
+        """The e-classes of what loops stack and other forms of the same loops do without, and of its chunks.
+
+        A scan that saves its carries gives all other results, so that its residuals need not be made.
+        """
+        results: dict[int, set[int]] = {}
+        known: set[int] = set()
+        chunks: dict[int, list[int]] = {}
+        for number, eclass in enumerate(self.saturation.graph.classes):
+            for node in eclass.nodes:
+                if node.maker == EQUATED:
+                    known.add(number)
+                elif isinstance(node.op, Opaque) and node.op.call.bodies and node.maker == LOADED:
+                    results.setdefault(node.op.call.id, set()).add(number)
+                elif isinstance(node.op, Chunk):
+                    chunks.setdefault(node.children[0], []).append(number)
+        found = {number for some in results.values() if some & known for number in some - known}
+        waiting = list(found)
+        while waiting:
+            new = [chunk for chunk in chunks.get(waiting.pop(), ()) if chunk not in found]
+            found.update(new)
+            waiting += new
+        return frozenset(found)
 
     @cached_property
     def places(self) -> dict[int, Place]:

@@ -25,6 +25,9 @@ from eqsat.ir.unused_results import trimmed
 from eqsat.planning.rematerialised_values import can_be_cut
 from eqsat.planning.segments import Rerun, Segments, in_segments, scan_of, slices
 
+FEWEST = 32
+"""Scans of fewer iterations have no segments: what they carry is saved for every iteration, if need be."""
+
 SMALLER = 2
 """What segments keep has to be so many times smaller than the results of all iterations."""
 
@@ -193,7 +196,7 @@ class SegmentedScans:
 
         The memory of n segments of l iterations is n carries and the residuals of l iterations.
         """
-        if not reruns or any(one.control.length != iterations for one in reruns):
+        if iterations < FEWEST or not reruns or any(one.control.length != iterations for one in reruns):
             return None
         known = {made.segments for one in reruns if (made := self._forward.get(_key(*one.whole))) is not None}
         if known:
