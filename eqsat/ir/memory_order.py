@@ -1,14 +1,16 @@
 """The order in which the axes of a value lie in memory, where it is given: of inputs and slices of them.
 
-An array whose axes are renamed, or of which one dimension is counted as two, is the same array.
+An array whose axes are renamed, or of which one dimension is counted as two or two neighbours as one, is the
+same array.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import pairwise
 
 from eqsat.ir.axis import Axis, layout_axes
-from eqsat.ir.ops import Chunk, Leaf, Op, Operation, Rename
+from eqsat.ir.ops import Chunk, Leaf, Op, Opaque, Operation, Rename
 from eqsat.ir.term import Term
 
 Order = tuple[Axis, ...]
@@ -37,9 +39,22 @@ def is_same_array(op: Op) -> bool:
 
 def array_of(term: Term) -> Term:
     """The term whose array a term is."""
-    while is_same_array(term.op):
+    while is_same_array(term.op) or _merges_neighbours(term):
         (term,) = term.args
     return term
+
+
+def _merges_neighbours(term: Term) -> bool:
+    """Whether two dimensions of an array, one behind the other, are counted as one."""
+    if not isinstance(term.op, Operation) or term.op.spec.name != "merge":
+        return False
+    outer, inner, _ = term.op.axes
+    match term.args[0].op:
+        case Opaque(call=call, result=result) if call.control is not None:
+            order: Order = layout_axes(call.out_layouts[result])
+        case _:
+            order = memory_order(term.args[0]) or ()
+    return (outer, inner) in pairwise(order)
 
 
 def memory_order(term: Term) -> Order | None:

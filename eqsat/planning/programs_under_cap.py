@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from eqsat.engine.cost import CostModel
@@ -89,27 +89,40 @@ def _built_with(
     if unsplit:
         splits = (None, *(split for split in splits if split is not None))
     most = space.program.fixed_bytes + FAR * max(budget - space.program.fixed_bytes, 0)
-    for extraction in _extractions(extractor, cap, splits, space.dispensable):
+
+    def fits() -> bool:
+        return any(candidate.predicted_peak <= budget for candidate in builder.found)
+
+    for extraction in _extractions(extractor, cap, splits, space.dispensable, fits):
         state.exhausted = False
         if deadline.passed():
             break
         builder.add(extraction)
-        if unsplit and any(candidate.predicted_peak > most for candidate in builder.found):
+        usual = [built.candidate for extraction, built in builder.built if not extraction.unmade]
+        if unsplit and any(candidate.predicted_peak > most for candidate in usual):
             break
     return builder if builder.found or builder.repetitive else None
 
 
 def _extractions(
-    extractor: Extractor, cap: float, splits: Iterable[frozenset[Axis] | None], dispensable: frozenset[int]
+    extractor: Extractor,
+    cap: float,
+    splits: Iterable[frozenset[Axis] | None],
+    dispensable: frozenset[int],
+    fits: Callable[[], bool],
 ) -> Iterator[Extraction]:
     """The cheapest programs under a cap that loop over some axes, for each of some sets of axes.
 
     Once a set is enough, other pairs of axes are left out. What is dispensable may be no larger than what is
     not, so that no cap tells them apart: without it, loops over chunks may not be needed.
+
+    **Arguments:**
+
+    - `fits`: whether one of the programs so far fits.
     """
     enough = False
     for split in (frozenset[Axis](), *splits) if dispensable else ():
-        if split is not None and len(split) < 2:
+        if split is not None and len(split) < 2 and not fits():
             selection = extractor.extract(cap, split, unmade=dispensable)
             if selection is not None:
                 yield Extraction(extractor, cap, split, False, selection, dispensable)

@@ -57,7 +57,9 @@ def with_rematerialised_operands(
     seen = set(waiting)
     while waiting:
         for term in waiting:
-            pairs += [(term, other) for other in variants.forms_of(term)]
+            # Segments take no longer than what saves the carries of all iterations.
+            if not variants.segments.are_leaner(term):
+                pairs += [(term, other) for other in variants.forms_of(term)]
         # The variants may have asked for scans that save their carries; these may have large operands too.
         instead = [
             (term, other)
@@ -79,7 +81,8 @@ def with_rematerialised_operands(
         ]
         waiting = [term for term in dict.fromkeys(made) if term not in seen]
         seen.update(waiting)
-    return replace(program, equalities=(*program.equalities, *pairs)) if pairs else program
+    equalities = dict.fromkeys((*program.equalities, *pairs))
+    return replace(program, equalities=tuple(equalities)) if pairs else program
 
 
 class _Variants:

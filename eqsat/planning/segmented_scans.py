@@ -96,6 +96,17 @@ class SegmentedScans:
         made = self._readers[key]
         return made[term.op.result] if made else None
 
+    def are_leaner(self, term: Term) -> bool:
+        """Whether a scan over segments is known, and needs far less than the carries of all iterations."""
+        assert isinstance(term.op, Opaque)
+        if self.form_of(term) is None:
+            return False
+        reruns = dict.fromkeys(self._read(term.op.call, term.args))
+        segments = next(self._forward[_key(*one.whole)].segments for one in reruns)
+        carries = sum(one.carry_bytes() for one in reruns)
+        needed = segments.outer.size * carries + segments.inner.size * sum(map(Rerun.iteration_bytes, reruns))
+        return SMALLER * needed <= scan_of(term.op.call).length * carries
+
     def instead(self, term: Term) -> Term | None:
         """The same value as a result of the scan over segments, if that was asked for."""
         assert isinstance(term.op, Opaque)

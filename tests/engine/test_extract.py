@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from itertools import product
 
 import pytest
+from jax import lax
 
 from eqsat.engine.cost import CostModel
 from eqsat.engine.encode import LOADED
 from eqsat.engine.extract import Extractor
-from eqsat.engine.node_choices import Selection
+from eqsat.engine.node_choices import Inside, Selection
 from eqsat.engine.snapshot import EClass, ENode, Snapshot
 from eqsat.engine.storage_model import Value
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Concat, Fold, Map, Op
+from eqsat.ir.ops import Call, Concat, Fold, Map, Op, Opaque
 from eqsat.targets.cpu import CPU
 
 N, M = Axis(0, 10), Axis(1, 20)
@@ -60,8 +61,8 @@ class Graph:
             classes.append(eclass)
         self.snapshot = Snapshot(classes, {})
 
-    def extractor(self, roots: Sequence[int] = (0,)) -> Extractor:
-        return Extractor(self.snapshot, Priced(CPU, {}), roots)
+    def extractor(self, roots: Sequence[int] = (0,), inside: Mapping[int, Inside] | None = None) -> Extractor:
+        return Extractor(self.snapshot, Priced(CPU, {}), roots, inside)
 
     def extract(self, cap: float = 1e9, split: frozenset[Axis] | None = None) -> Selection | None:
         return self.extractor().extract(cap, split)
@@ -150,6 +151,19 @@ def test_sharing_that_pays_only_together(written: Written, roots: tuple[int, ...
     selection = Graph(written).extractor(roots).extract(1e9)
     assert selection is not None
     assert selection.seconds == best
+
+
+def test_a_call_runs_once_for_all_of_its_results() -> None:
+    """One result of four counts no fourth of the run, if the other three are not needed."""
+    calls = [Call(n, lax.scan_p, {}, (), ((),) * n, ("float32",) * n, frozenset()) for n in (4, 2)]
+    four, two = ([(Opaque(call, n), "") for n in (0, 1)] for call in calls)
+    graph = Graph({"root": [(1.0, "a b")], "a": [four[0], two[0]], "b": [two[1]]})
+    extractor = graph.extractor(inside={4: Inside(10.0, 0), 2: Inside(6.0, 0)})
+    selection = extractor.extract(1e9)
+    assert selection is not None
+    assert selection.nodes[1].op == two[0][0]
+    assert selection.nodes[1].children == ()
+    assert selection.seconds == pytest.approx(1.0 + 6.0 + 2 * 0.5)
 
 
 def test_no_cycles() -> None:

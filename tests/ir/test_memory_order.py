@@ -14,8 +14,9 @@ import eqsat
 from eqsat.backend.certificate import certify
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
-from eqsat.ir.memory_order import memory_order, multiplies_as_it_lies
-from eqsat.ir.ops import Chunk, Dot, Leaf, Map, Rename
+from eqsat.ir.memory_order import array_of, memory_order, multiplies_as_it_lies
+from eqsat.ir.operations import OPERATIONS
+from eqsat.ir.ops import Chunk, Dot, Leaf, Map, Operation, Rename
 from eqsat.ir.term import Terms
 from eqsat.targets.catalogue import find_target
 from eqsat.targets.cpu import CPU
@@ -32,6 +33,19 @@ def test_an_input_and_its_slices_have_an_order_and_what_is_computed_has_none() -
     assert memory_order(renamed) == (A, N, C)
     assert memory_order(terms.make(Chunk(N), (renamed,))) == (A, N, C)
     assert memory_order(terms.make(Map("exp", "float32"), (x,))) is None
+
+
+def test_a_dimension_that_is_counted_as_two_lies_where_it_lay() -> None:
+    terms = Terms()
+    rows, columns = Axis(4, 16), Axis(5, 8)
+    x = terms.make(Leaf(0, (C, A), "float32"))
+    split = terms.make(Operation(OPERATIONS["split"], (A, rows, columns), "float32"), [x])
+    assert memory_order(split) == (C, rows, columns)
+    assert array_of(split) is x
+    back = terms.make(Operation(OPERATIONS["merge"], (rows, columns, A), "float32"), [split])
+    assert array_of(back) is x
+    turned = terms.make(Operation(OPERATIONS["merge"], (columns, rows, A), "float32"), [split])
+    assert array_of(turned) is turned
 
 
 def test_the_operand_of_a_product_may_be_computed_in_any_number_of_steps() -> None:
