@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.node_choices import Selection
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Call, Map, Op, Opaque, Operation
+from eqsat.ir.dtypes import is_inexact
+from eqsat.ir.ops import Call, Const, Iota, Map, Op, Opaque, Operation
 from eqsat.ir.program import Output, Program
 from eqsat.ir.substitution import in_chunks
 from eqsat.ir.term import Term
@@ -44,7 +45,9 @@ def known_as(op: Op, machine: Machine) -> str:
             return REMATERIALISED if call.bodies else WRITTEN
         case Map() if machine.written_sum:
             return WRITTEN
-        case Map(name=name) if name != "mul":
+        case Map(name=name, dtype=dtype) if name != "mul" or not is_inexact(dtype):
+            return EQUAL
+        case Iota() | Const():
             return EQUAL
         case _:
             return REORDERED
