@@ -82,7 +82,7 @@ def measure(case: Case, runs: int) -> list[Row]:
     loops: dict[str, list[str]] = {}
     for name, function in case.by_hand.items():
         peaks[name] = plain_peak(function, arguments)
-        functions[name] = fastest({name: function}, arguments).function
+        functions[name] = fastest({name: function}, arguments).compiled
     for budget in case.budgets:
         optimized = eqsat.optimize(case.function, budget=budget, rules=case.rules, accuracy=case.accuracy)
         plan = optimized.plan(*arguments)

@@ -384,14 +384,16 @@ def _small_sums(call: Call, args: Sequence[Term]) -> set[int]:
     segment's sums take memory of their own, so they have to be small.
     """
     control, (body,) = scan_of(call), call.bodies
+    feeds = Counter(body.sources)
     leaves = {source: leaf for leaf, source in zip(body.program.inputs, body.sources, strict=True)}
     reads = Counter(arg.number for term in body.program.reachable() for arg in term.args)
     reads.update(output.term.number for output in body.program.outputs)
     found = {}
     for number, place in enumerate(control.carried):
         output, leaf = body.program.outputs[number].term, leaves.get(place)
-        added = isinstance(output.op, Map) and output.op.name == "add" and leaf in output.args
-        if leaf is not None and added and reads[leaf.number] == 1 and is_zero(args[place]):
+        if leaf is None or feeds[place] > 1 or reads[leaf.number] > 1 or not is_zero(args[place]):
+            continue
+        if isinstance(output.op, Map) and output.op.name == "add" and leaf in output.args:
             found[place] = result_bytes(call, number)
     read = sum(args[place].bytes for place in control.sliced)
     return set(found) if sum(found.values()) * control.length <= SUMS * read else set()
