@@ -79,6 +79,7 @@ class Extractor:
         self._trips: dict[int, float] = {}
         self._open = [sum(map(self._bit, eclass.open)) for eclass in graph.classes]
         self._runs: dict[tuple[int, tuple[int, ...], int, float], int] = {}
+        self._written: dict[int, ENode] = {}
 
     def _bit(self, axis: Axis) -> int:
         """The bit that stands for a loop over that axis."""
@@ -228,9 +229,9 @@ class Extractor:
                 stored = self._stored(number, node, operands)
                 largest = self._largest_stored(number, node, stored)
                 if isinstance(node.op, Opaque) and node.op.call.id in self.inside:
-                    node = replace(
-                        node, children=(*node.children, self._run(number, node, node.op.call, scale))
-                    )
+                    running = (*node.children, self._run(number, node, node.op.call, scale))
+                    written, node = node, replace(node, children=running)
+                    self._written[id(node)] = written
                 found.append(NodeChoice(number, node, cost * scale, largest, stored, loop))
             self._weighed[number] = found
         return found
@@ -247,15 +248,9 @@ class Extractor:
         return self._runs[key]
 
     def _chosen_nodes(self, selected: Mapping[int, NodeChoice]) -> dict[int, ENode]:
-        """The nodes of a choice, of the classes of the graph."""
-        count = len(self.graph.classes)
-        return {
-            number: replace(choice.node, children=tuple(n for n in choice.node.children if n < count))
-            if choice.node.children and choice.node.children[-1] >= count
-            else choice.node
-            for number, choice in selected.items()
-            if number < count
-        }
+        """The nodes of a choice as they are in the graph."""
+        chosen = {number: choice.node for number, choice in selected.items() if number < len(self.bytes)}
+        return {number: self._written.get(id(node), node) for number, node in chosen.items()}
 
     def largest_stored(self, cap: float) -> float:
         """Bytes of the largest buffer that any program within the cap may have."""
