@@ -78,6 +78,7 @@ class Extractor:
         self._bits: dict[Axis, int] = {}
         self._trips: dict[int, float] = {}
         self._open = [sum(map(self._bit, eclass.open)) for eclass in graph.classes]
+        # That a call runs, as a class of its own; and by the identity of a node that needs it, the graph's.
         self._runs: dict[tuple[int, tuple[int, ...], int, float], int] = {}
         self._written: dict[int, ENode] = {}
 

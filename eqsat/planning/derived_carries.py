@@ -13,21 +13,21 @@ together share what they are computed from, so that equal ones are one value.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from eqsat.ir.axis import Layout, layout_axes
+from eqsat.ir.axis import Layout
 from eqsat.ir.control import Body, Scan, Switch, While, steady
 from eqsat.ir.control_sums import with_bodies
-from eqsat.ir.dtypes import is_extended, itemsize, numpy_dtype
+from eqsat.ir.dtypes import is_extended, numpy_dtype
 from eqsat.ir.ops import Call, Const, Leaf, Map, Opaque
 from eqsat.ir.program import Output, Program
 from eqsat.ir.substitution import substituted, with_inputs
 from eqsat.ir.term import Term, Terms
 from eqsat.planning.branch_values import branch_values, second_is_chosen
 from eqsat.planning.rematerialised_values import Operand, Rematerialisation, Rematerialiser
+from eqsat.planning.saved_carries import result_bytes
 
 SMALLER = 2
 """What is carried instead has to be so many times smaller."""
@@ -153,7 +153,7 @@ class DerivedCarries:
         find = self.rematerialiser(body.program).find
         for number, place in enumerate(control.carried):
             at = [number for number, source in enumerate(body.sources) if source == place]
-            if _bytes(call, number) <= self.threshold or len(at) != 1 or place in elsewhere:
+            if result_bytes(call, number) <= self.threshold or len(at) != 1 or place in elsewhere:
                 continue
             leaf, output = body.program.inputs[at[0]], body.program.outputs[number]
             change = self._change(output.term, leaf)
@@ -292,8 +292,3 @@ def _layout(leaf: Term) -> Layout:
 def _zero(terms: Terms, dtype: str) -> Term:
     kind = numpy_dtype(dtype).kind
     return terms.make(Const("False" if kind == "b" else "0" if kind in "iu" else "0.0", dtype))
-
-
-def _bytes(call: Call, result: int) -> int:
-    elements = math.prod(axis.size for axis in layout_axes(call.out_layouts[result]))
-    return elements * itemsize(call.out_dtypes[result])

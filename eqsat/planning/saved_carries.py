@@ -83,10 +83,8 @@ class Carries:
         first = len(carried(control))
         large = {
             result
-            for result, layout in enumerate(call.out_layouts)
-            if result >= first
-            and itemsize(call.out_dtypes[result]) * math.prod(axis.size for axis in layout_axes(layout))
-            > self.threshold
+            for result in range(first, len(call.out_layouts))
+            if result_bytes(call, result) > self.threshold
         }
         axes = [axis for result in large if isinstance(axis := call.out_layouts[result][0], Axis)]
         if not axes:
@@ -112,3 +110,9 @@ class Carries:
         results = {result: number for number, result in enumerate(kept)}
         made = self.numbered(with_bodies(made, [inside], args), call)
         return Stacking(made, results, iterations)
+
+
+def result_bytes(call: Call, result: int) -> int:
+    """The size of a result in its layout."""
+    elements = math.prod(axis.size for axis in layout_axes(call.out_layouts[result]))
+    return elements * itemsize(call.out_dtypes[result])

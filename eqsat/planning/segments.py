@@ -7,22 +7,21 @@ computed again in each segment, by those scans, from the carries that the segmen
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from eqsat.ir.axis import Axis, Layout, layout_axes
+from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.control import Body, Scan
 from eqsat.ir.control_sums import is_zero, with_bodies
-from eqsat.ir.dtypes import itemsize
 from eqsat.ir.operations import OPERATIONS
 from eqsat.ir.ops import Call, Const, Iota, Leaf, Map, Opaque, Operation, Rename
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, Terms
 from eqsat.planning.rematerialised_values import can_be_cut, is_index, layout_of
+from eqsat.planning.saved_carries import result_bytes
 
 Application = tuple[Call, tuple[Term, ...]]
 """A call with its operands."""
@@ -369,20 +368,16 @@ def slices(call: Call) -> dict[int, Axis]:
     return {place: layout[0] for place, layout in layouts.items() if isinstance(layout[0], Axis)}
 
 
-def result_bytes(call: Call, result: int) -> int:
-    """The size of a result in its layout."""
-    elements = math.prod(axis.size for axis in layout_axes(call.out_layouts[result]))
-    return elements * itemsize(call.out_dtypes[result])
-
-
 def _small_sums(call: Call, args: Sequence[Term]) -> set[int]:
     """The carries, by place, that each segment adds up by itself.
 
         s = 0;  every iteration:  s = s + e,  where e does not depend on s
 
     So an axis that e is summed over can be summed over by chunks, where a sum has to start with zero. A
-    segment's sums take memory of their own, so they have to be small.
+    segment's sums take memory of their own, so they have to be small. Without such an axis, the order stays.
     """
+    if not call.sums:
+        return set()
     control, (body,) = scan_of(call), call.bodies
     feeds = Counter(body.sources)
     leaves = {source: leaf for leaf, source in zip(body.program.inputs, body.sources, strict=True)}
