@@ -62,11 +62,13 @@ class Block:
     - `needs`: the results of the block.
     - `apart`: the numbers of products that are not fused with others, so that their bits are the same
       wherever they are computed.
+    - `iterates`: whether it is inside of a loop, be it over chunks or one of control flow.
     """
 
     steps: tuple[Compute | Loop, ...]
     needs: tuple[Term, ...]
     apart: frozenset[int] = frozenset()
+    iterates: bool = False
 
     def blocks(self) -> Iterator[Block]:
         """The block and all blocks inside it; the bodies of a call come once for all of its results."""

@@ -324,4 +324,4 @@ def _renumbered(block: Block, numbers: Mapping[int, int]) -> Block:
             steps.append(Loop(numbers[step.id], step.axis, step.results, body, step.imports))
         else:
             steps.append(Compute(step.term, bodies(step)))
-    return Block(tuple(steps), block.needs)
+    return replace(block, steps=tuple(steps))

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from eqsat.ir.axis import Axis
+from eqsat.ir.control import Control, Scan, While
 from eqsat.ir.ops import (
     Call,
     Chunk,
@@ -40,18 +41,20 @@ class Context:
     - `axes`: the axes of the loops, outermost first.
     - `outermost`: the number of them around the body of control flow that the block belongs to. Terms that
       vary with none of the others are computed directly in that body.
+    - `iterates`: whether any loop is around it, be it over chunks or one of control flow.
     """
 
     axes: tuple[Axis, ...] = ()
     outermost: int = 0
+    iterates: bool = False
 
     def within(self, axis: Axis) -> Context:
         """The context of the body of a loop over `axis` inside this context."""
-        return Context((*self.axes, axis), self.outermost)
+        return Context((*self.axes, axis), self.outermost, True)
 
-    def of_bodies(self) -> Context:
+    def of_bodies(self, control: Control | None) -> Context:
         """The context of the bodies of control flow inside this context."""
-        return Context(self.axes, len(self.axes))
+        return Context(self.axes, len(self.axes), self.iterates or isinstance(control, (Scan, While)))
 
 
 def placed_in(term: Term, context: Context) -> int:
@@ -121,7 +124,7 @@ class LoopBuilder:
             body = self.block(bodies, inner)
             imports = self._imports(unit.results, context)
             steps.append(Loop(identity, unit.axis, tuple(unit.results), body, imports))
-        return Block(tuple(steps), tuple(dict.fromkeys(needs)), self._apart)
+        return Block(tuple(steps), tuple(dict.fromkeys(needs)), self._apart, context.iterates)
 
     def bodies(self, term: Term, context: Context) -> tuple[Block, ...]:
         """The blocks of the bodies of a term's call: the same ones for all results of the call."""
@@ -130,8 +133,9 @@ class LoopBuilder:
         key = (term.op.call, context)
         if key not in self._bodies:
             before, self._most = (self._steps, self._most), math.inf
+            inner = context.of_bodies(term.op.call.control)
             self._bodies[key] = tuple(
-                self.block([output.term for output in body.program.outputs], context.of_bodies())
+                self.block([output.term for output in body.program.outputs], inner)
                 for body in term.op.call.bodies
             )
             self._steps, self._most = before

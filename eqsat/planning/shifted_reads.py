@@ -1,5 +1,8 @@
 """Values that the body of a loop stores, since it reads shifted parts of them: neighbours, as a stencil does.
 
+The loop may be one over chunks, or one of control flow, whose iterations are steps of a simulation or of its
+derivative.
+
 A compiler that computes such a value on the fly does so for each part, since entries at other places are
 other computations. If the value is itself made of parts of another one, as after several steps of a
 simulation, the work multiplies from step to step.
@@ -27,12 +30,12 @@ _FOUND: WeakKeyDictionary[Block, dict[float, frozenset[int]]] = WeakKeyDictionar
 
 
 def read_shifted(block: Block, machine: Machine) -> frozenset[int]:
-    """The numbers of the values of a block in a loop that are stored so.
+    """The numbers of the values of a block that are stored so; there are none if it is in no loop.
 
     Those are values that would cost more than `machine.shifted_work` elementwise operations for each entry to
     compute again for all parts but one. There are none if that is 0.
     """
-    if not machine.shifted_work:
+    if not (machine.shifted_work and block.iterates):
         return frozenset()
     found = _FOUND.setdefault(block, {})
     if machine.shifted_work not in found:
@@ -60,7 +63,7 @@ def _read_shifted(block: Block, most: float) -> list[int]:
         cost = 0.0 if own is None else own + sum(below)
         again = (places.get(term.number, 1) - 1) * cost
         wanted = again > most and term.number not in indices and _moves(term) != "same"
-        if wanted and term.open and _is_array(term):
+        if wanted and _is_array(term):
             found.append(term.number)
             cost = 0.0
         work[term.number] = cost

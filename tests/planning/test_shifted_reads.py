@@ -87,6 +87,47 @@ def test_nothing_is_stored_outside_of_loops_or_where_the_compiler_does() -> None
     assert "stored(" not in str(plan.source)
 
 
+def waves(u: Any, speed: Any) -> Any:
+    """A gradient: the scan back over the steps reads what one row adds to at the places of neighbours."""
+
+    def loss(speed: Any) -> Any:
+        def step(state: Any, _: Any) -> Any:
+            now, before = state
+            around = sum(jnp.roll(now, shift, axis) for shift in (1, -1) for axis in (0, 1))
+            later = 2 * now - before + speed * (around - 4 * now)
+            return (later, now), later[5]
+
+        return jnp.mean(jax.lax.scan(step, (u, u), length=400)[1] ** 2)
+
+    return jax.grad(loss)(speed)
+
+
+def test_bodies_of_loops_store_them() -> None:
+    u, k = normal(120, 100), 0.1 + 0.05 * np.abs(normal(120, 100, seed=1))
+    run, source = planned(waves, u, k)
+    assert re.search(r"^ +(\w+) = stored\(\1\)$", source, re.MULTILINE)
+    wanted = jax.jit(waves)(u, k)
+    np.testing.assert_allclose(run(u, k), wanted, rtol=1e-4, atol=1e-4 * float(jnp.abs(wanted).max()))
+
+
+@pytest.mark.parametrize(("around", "count"), [(None, 0), ("cond", 0), ("scan", 1), ("while", 1)])
+def test_only_what_runs_again_is_a_loop(around: str | None, count: int) -> None:
+    def fn(u: Any, k: Any, which: Any) -> Any:
+        step = jax.grad(lambda u: jnp.sum(jnp.sin(heated(heated(u, k), k))))
+        if around is None:
+            return step(u)
+        if around == "cond":
+            return jax.lax.cond(which > 0, step, jnp.sin, u)
+        if around == "scan":
+            return jax.lax.scan(lambda u, _: (step(u), None), u, length=3)[0]
+        return jax.lax.while_loop(lambda u: jnp.sum(u) < which, step, u)
+
+    program, _ = lowered(fn, normal(40, 30), normal(40, 30), np.float32(1))
+    stored = [block for block in build(program).blocks() if read_shifted(block, CPU)]
+    assert len(stored) == count
+    assert all(block.iterates for block in stored)
+
+
 def test_machines_that_need_no_such_help_have_none() -> None:
     assert find_target("h100").machine.shifted_work == 0
     program, _ = lowered(steps(3), normal(40, 30), normal(40, 30))
