@@ -182,9 +182,9 @@ class Known:
         return node
 
     def _on(self, view: View, axes: Sequence[int]) -> View:
-        """The view with its axes made, or renamed to, the given ones."""
+        """The view with its axes made, or renamed to, the given ones. Reshapes may have split either."""
         draft = self._lowering.draft
-        pairs = zip(draft.axes.atoms_of(view.layout), axes, strict=True)
+        pairs = zip((axis for axis in view.layout if axis is not None), axes, strict=True)
         names = {own: wanted for own, wanted in pairs if not draft.axes.unify(own, wanted)}
         layout: DraftLayout = tuple(axes)
         return View(draft.rename(view.node, names), layout, view.dtype)

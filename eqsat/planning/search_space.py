@@ -15,7 +15,7 @@ from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.engine.storage_model import StorageModel, overwrites, solves_batch
 from eqsat.ir.axis import Axis
 from eqsat.ir.comparing import compared_with_tiles
-from eqsat.ir.ops import Call, Chunk, Map, Opaque, Operation, Reduce
+from eqsat.ir.ops import Call, Chunk, Map, Opaque, Operation, Reduce, Rename
 from eqsat.ir.picked_entries import is_pick
 from eqsat.ir.program import Program
 from eqsat.ir.streams import is_read
@@ -137,14 +137,19 @@ def _covering(program: Program, threshold: float, ranked: Sequence[Axis]) -> lis
     """The axes, with those that cover further terms next to the first few.
 
     Parts of a program may have nothing in common, as the restarts of k-means with 4, 8 and 16 centres do.
-    Each of them needs an axis of its own, however small it is beside the others.
+    Each of them needs an axis of its own, however small it is beside the others. What has another name for an
+    axis of a value is no part: a loop makes chunks of the value, whatever it is called.
     """
     chosen = list(ranked[: SPLIT_AXES[0]])
     left = [axis for axis in ranked if axis not in chosen]
-    large = [(term.bytes, axes) for term, axes in computed(program) if term.bytes > threshold]
+    large = [
+        (term.bytes, axes)
+        for term, axes in computed(program)
+        if term.bytes > threshold and not isinstance(term.op, Rename)
+    ]
     while uncovered := [(size, axes) for size, axes in large if axes and axes.isdisjoint(chosen)]:
         covered = {axis: sum(size**2 for size, axes in uncovered if axis in axes) for axis in left}
-        best = max(left, key=lambda axis: covered[axis], default=None)
+        best = max(left, key=lambda axis: covered[axis] * math.log(axis.size + 1), default=None)
         if best is None or not covered[best]:
             break
         chosen.append(best)

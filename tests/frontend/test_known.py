@@ -87,6 +87,25 @@ def test_as_they_are() -> None:
     assert {constant.shape[0] for constant in constants} == {PAIRS}
 
 
+@pytest.mark.parametrize("pieces", [(2, -1), (4, 2, -1), (-1, 2)])
+def test_as_they_are_beside_reshapes(pieces: tuple[int, ...]) -> None:
+    """An equal array is captured once, whichever of the axes that it is multiplied along were split since."""
+    length = 1 << 13
+
+    def parity() -> Any:
+        digits = (jnp.arange(length)[:, None] >> jnp.arange(13)) & 1
+        return (digits * jnp.roll(digits, -1, 1)).sum(1) % 2
+
+    def signed(x: Any, y: Any) -> Any:
+        parts = (x * parity()).reshape(pieces)
+        looped, _ = jax.lax.scan(lambda z, _: (z * parity(), None), parts.reshape(-1), length=2)
+        return parts.sum(0), y * parity(), looped, (y * parity())[::-1].reshape(-1, 4)
+
+    x = jnp.arange(length, dtype=jnp.float32)
+    _, constants = program_of(signed, x, 1 - x)
+    assert [constant.shape for constant in constants] == [(length,)]
+
+
 def test_few_entries() -> None:
     """A few entries of what is known are a small array."""
     called, constants = program_of(lambda x: x[jnp.triu_indices(N, 1)[1][::700]], X)
