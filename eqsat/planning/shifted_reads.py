@@ -10,6 +10,7 @@ simulation, the work multiplies from step to step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from weakref import WeakKeyDictionary
 
@@ -82,19 +83,32 @@ def _is_index(term: Term, known: Collection[int]) -> bool:
     return isinstance(term.op, (Const, Iota)) or term.number in known
 
 
-def _places(terms: list[Term]) -> Mapping[int, int]:
-    """By number of a term, at how many places relative to an entry its entries are read."""
-    moved: dict[int, int] = {}
+def _places(terms: list[Term]) -> Mapping[int, float]:
+    """By number of a term, at how many places relative to an entry its entries are read.
+
+    A view of few entries, such as a diagonal, counts as a part of a place, by what reads it: a row that an
+    elementwise function repeats along all others is computed for each of these.
+    """
+    moved: dict[int, float] = {}
     in_place: set[int] = set()
+    extent: dict[int, int] = {}
     for term in reversed(terms):
         kind = _moves(term)
-        own = max(1, moved.get(term.number, 0) + (term.number in in_place))
+        entries = max(_entries(term), extent.get(term.number, 0))
+        own = max(1.0, moved.get(term.number, 0) + (term.number in in_place))
         for arg in dict.fromkeys(term.args):
             if kind is None:
                 in_place.add(arg.number)
+                reach = _entries(term) if isinstance(term.op, Map) else 0
             else:
-                moved[arg.number] = moved.get(arg.number, 0) + own
+                moved[arg.number] = moved.get(arg.number, 0) + own * min(1.0, entries / max(1, _entries(arg)))
+                reach = entries
+            extent[arg.number] = max(extent.get(arg.number, 0), reach)
     return {number: moved.get(number, 0) + (number in in_place) for number in {*moved, *in_place}}
+
+
+def _entries(term: Term) -> int:
+    return math.prod(axis.size for axis in term.axes)
 
 
 def _moves(term: Term) -> str | None:

@@ -110,6 +110,23 @@ def test_bodies_of_loops_store_them() -> None:
     np.testing.assert_allclose(run(u, k), wanted, rtol=1e-4, atol=1e-4 * float(jnp.abs(wanted).max()))
 
 
+def test_few_entries_are_no_reason_to_store_all() -> None:
+    """Unless they are repeated along all others: then each is computed for each of these."""
+
+    def looped(read: Callable[[Any], Any]) -> int:
+        def body(x: Any, _: Any) -> Any:
+            kernel = jnp.exp(-jnp.abs(x[:, None] - x) * jnp.sin(x))
+            return jnp.sum(kernel, 1) + read(kernel), None
+
+        program, _ = lowered(lambda x: jax.lax.scan(body, x, length=3), normal(300))
+        return sum(len(read_shifted(block, CPU)) for block in build(program).blocks())
+
+    columns = [lambda kernel, column=column: jnp.tanh(kernel[:, column]) for column in (0, 9, 99)]
+    assert looped(lambda kernel: sum(read(kernel) for read in columns)) == 0
+    rows = [lambda kernel, row=row: jnp.sum(jnp.sin(kernel[row] + kernel), 1) for row in (0, 9, 99)]
+    assert looped(lambda kernel: sum(read(kernel) for read in rows)) > 0
+
+
 @pytest.mark.parametrize(("around", "count"), [(None, 0), ("cond", 0), ("scan", 1), ("while", 1)])
 def test_only_what_runs_again_is_a_loop(around: str | None, count: int) -> None:
     def fn(u: Any, k: Any, which: Any) -> Any:
