@@ -149,7 +149,7 @@ def _covering(program: Program, threshold: float, ranked: Sequence[Axis]) -> lis
     ]
     while uncovered := [(size, axes) for size, axes in large if axes and axes.isdisjoint(chosen)]:
         covered = {axis: sum(size**2 for size, axes in uncovered if axis in axes) for axis in left}
-        best = max(left, key=lambda axis: covered[axis] * math.log(axis.size + 1), default=None)
+        best = max(left, key=lambda axis: covered[axis], default=None)
         if best is None or not covered[best]:
             break
         chosen.append(best)

@@ -93,6 +93,20 @@ def test_a_plan_says_what_is_tested_and_what_both_programs_take(optimized: Any) 
     assert type(plan).from_json(plan.to_json()).guard == plan.guard
 
 
+def test_loops_in_either_program_store_what_they_read_shifted(twice: Path) -> None:
+    def fn(x: Any, y: Any, v: Any, u: Any) -> Any:
+        def step(u: Any, _: Any) -> Any:
+            grown = jnp.exp(-jnp.abs(u) * jnp.sin(u)) * 0.5
+            return sum(jnp.roll(grown, shift, axis) for shift in (1, -1) for axis in (0, 1)) / 4, None
+
+        return kernel(x, y, v) * jnp.mean(jax.lax.scan(step, u, length=5)[0])
+
+    u = RNG.uniform(size=(60, 50)).astype(np.float32)
+    source = str(eqsat.optimize(fn, budget=BUDGET, rules=[twice]).plan(X, Y, V, u).source)
+    assert "def where_guards_hold()" in source
+    assert source.count(" = stored(") == 2
+
+
 def test_a_guarded_program_under_transformations(optimized: Any) -> None:
     half = X / 2
     wanted = 2 * kernel(half, Y, V)
