@@ -17,6 +17,7 @@ from eqsat.ir.ops import Dot, Opaque, Operation
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
 from eqsat.planning.horizontal_fusion import fused_products
+from eqsat.planning.library_scratch import library_scratch
 from eqsat.planning.memo import Remembered
 from eqsat.planning.output_reuse import Temporary, hosted
 from eqsat.planning.relayout import apart, relayouts
@@ -317,20 +318,21 @@ def simulate(schedule: Schedule, machine: Machine) -> tuple[int, Usage]:
     """
     results = frozenset(output.term.number for output in schedule.program.outputs)
     usage = Simulator(machine, schedule.chunks).block(schedule.block, {}, results)
-    return _counted(schedule, usage.peak), usage
+    return _counted(schedule, usage.peak, machine), usage
 
 
 def predicted_peak(schedule: Schedule, machine: Machine) -> int:
     """The same peak without the usage, which is faster to compute."""
     results = frozenset(output.term.number for output in schedule.program.outputs)
-    return _counted(schedule, Simulator(machine, schedule.chunks).peak(schedule.block, {}, results))
+    return _counted(schedule, Simulator(machine, schedule.chunks).peak(schedule.block, {}, results), machine)
 
 
-def _counted(schedule: Schedule, peak: int) -> int:
+def _counted(schedule: Schedule, peak: int, machine: Machine) -> int:
     """The peak of a program, from the peak of its outermost block."""
     # An output has a buffer of its own, even if it repeats, broadcasts or returns an existing value.
     outputs = [out.term for out in schedule.program.outputs if not is_given(out.term)]
-    return schedule.program.fixed_bytes + peak - sum({term.number: term.bytes for term in outputs}.values())
+    beside = schedule.program.fixed_bytes + library_scratch(schedule.block, machine)
+    return beside + peak - sum({term.number: term.bytes for term in outputs}.values())
 
 
 def largest_stored(schedule: Schedule, machine: Machine) -> int:

@@ -153,10 +153,11 @@ def _planned_calls(
     for call, bodies in state.bodies.items():
         cut = [axis.size / chunks[axis] for axis in call.cut if axis in chunks] if state.in_chunks else []
         longer = max(cut, default=1.0)
+        # Of chunks, what is around the call may be as many times smaller.
+        left = free - (0 if cut else state.space.around[call])
+        room = int((left if left > 0 else free) * longer)
         best = tuple(
-            inner
-            if isinstance(inner, Candidate)
-            else _best_body(inner, cap * longer, int(free * longer), deadline)
+            inner if isinstance(inner, Candidate) else _best_body(inner, cap * longer, room, deadline)
             for inner in bodies
         )
         before = state.planned.get(call.id)

@@ -126,7 +126,10 @@ class _Variants:
         forms: dict[int, list[Term]] = {}
         for term, form in program.equalities:
             forms.setdefault(term.number, []).append(form)
-        return Rematerialiser(self.terms, self.threshold, self.carries, forms, compared(program).once)
+        once = compared(program).once
+        return Rematerialiser(
+            self.terms, self.threshold, self.carries, self.numbered, self.next_leaf, forms, once
+        )
 
     def numbered(self, made: Call, origin: Call) -> Call:
         """A call that was made of another one, with a number of its own.

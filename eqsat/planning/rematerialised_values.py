@@ -7,7 +7,7 @@ its residuals for the backward pass, only its carries (checkpointing: Griewank a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.ir.axis import Axis, Layout, layout_axes
@@ -27,6 +27,7 @@ from eqsat.ir.ops import (
     Rename,
     Select,
 )
+from eqsat.ir.sliced_calls import one_slice
 from eqsat.ir.substitution import substituted
 from eqsat.ir.term import Term, Terms, reachable
 from eqsat.planning.saved_carries import Carries
@@ -90,6 +91,8 @@ class Rematerialiser:
 
     - `threshold`: the size in bytes above which a value is large.
     - `carries`: the source of the carries of scans, stacked.
+    - `numbered`: a call that was made of another one, with a number of its own.
+    - `next_leaf`: returns the number of a new input.
     - `forms`: by the number of a term, the terms that the program knows to be equal to it.
     - `once`: the numbers of terms that are computed only once, since they are compared with what was selected
       from them: computed again, they might be rounded otherwise.
@@ -98,6 +101,8 @@ class Rematerialiser:
     terms: Terms
     threshold: float
     carries: Carries
+    numbered: Callable[[Call, Call], Call]
+    next_leaf: Callable[[], int]
     forms: Mapping[int, Sequence[Term]]
     once: frozenset[int] = frozenset()
 
@@ -159,7 +164,29 @@ class Rematerialiser:
                 stacked = result >= len(carried(call.control))
                 if stacked and call.out_layouts[result][0] == along:
                     return self._iteration(call, result, term.args)
+            case Opaque():
+                return self._slice(term, along)
         return None
+
+    def _slice(self, term: Term, along: Axis) -> Rematerialisation | None:
+        """How to compute a slice of a call's result from slices of its operands; None if impossible."""
+        assert isinstance(term.op, Opaque)
+        sliced = one_slice(term.op.call, along, [arg.dtype for arg in term.args])
+        if sliced is None:
+            return None
+        inner: list[tuple[int, Rematerialisation]] = []
+        args: list[Term] = []
+        for arg in term.args:
+            if along in arg.axes:
+                slices = self._either(arg, along)
+                arg = self.terms.make(Leaf(self.next_leaf(), layout_of(arg, along), arg.dtype))
+            else:
+                # What all iterations read is computed once.
+                slices = Rematerialisation(arg, ((arg.number, (arg, None)),))
+            args.append(arg)
+            inner.append((arg.number, slices))
+        call = self.numbered(sliced, term.op.call)
+        return Rematerialisation(self.terms.make(Opaque(call, term.op.result), args), (), tuple(inner))
 
     def _iteration(self, call: Call, result: int, args: tuple[Term, ...]) -> Rematerialisation | None:
         """How to recompute one iteration's part of a scan's stacked result; None if that is impossible."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -26,6 +26,7 @@ from eqsat.planning.candidates import Candidate, as_written
 from eqsat.planning.infeasibility import fits_nowhere
 from eqsat.planning.joined_arrays import joined_axes, with_joined_arrays
 from eqsat.planning.liveness import largest_stored
+from eqsat.planning.memory_around import memory_around
 from eqsat.planning.provenance import class_places
 from eqsat.planning.rematerialisation import with_rematerialised_operands
 from eqsat.support.deadline import NO_DEADLINE, Deadline
@@ -286,6 +287,11 @@ class SearchSpace:
     def _hopeless(self) -> dict[int, bool]:
         """By budget, what is known of it."""
         return {}
+
+    @cached_property
+    def around(self) -> Mapping[Call, int]:
+        """Bytes that are in memory while a call of control flow runs, beside what its bodies compute."""
+        return memory_around(self.program)
 
     @cached_property
     def families(self) -> Families:

@@ -73,6 +73,8 @@ class Machine:
       same for the largest entries of a row where they are found by blocks (`eqsat.ir.selection`).
     - `sort_copies`: how many copies of all that it sorts a sort takes beside its result; 0 if it sorts in
       place, without indices that keep equal entries in order.
+    - `sorted_entry`: bytes that a library takes, beside all buffers, for each entry of each array of a row
+      that it sorts; 0 if none. Integers alone are sorted with a copy of half of a row.
     - `random_copies`: how many copies of its results the loop of a counter-based random generator takes.
     - `overwrites`: whether elementwise values may take the place of a value that they are computed from.
     - `stores_broadcasts`: whether an expensive value is stored before it is broadcast.
@@ -153,6 +155,7 @@ class Machine:
     fuses_extremes: bool = False
     fuses_selections: bool = False
     sort_copies: int = 0
+    sorted_entry: int = 16  # measured, jaxlib 0.10 (as in the libraries of `eqsat.targets.cpu`)
     random_copies: int = 1
     overwrites: bool = True
     fast_memory: int = 0

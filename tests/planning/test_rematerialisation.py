@@ -268,3 +268,35 @@ def test_an_iteration_gathers_its_rows(batches: Callable[[Any, Any], Any]) -> No
     fixed = x.nbytes + order.nbytes + 2 * w.nbytes
     optimized = eqsat.optimize(epoch, budget=fixed + x.nbytes // 8)
     np.testing.assert_allclose(optimized(w, x, order), jax.jit(epoch)(w, x, order), rtol=1e-4, atol=1e-6)
+
+
+def test_an_iteration_computes_its_row_of_what_a_call_makes() -> None:
+    """No row of a cumulative sum depends on another."""
+    x = normal(1500, 3)
+
+    def smoothed(x: Any) -> Any:
+        sums = jnp.cumsum(jnp.exp(-jnp.abs(x @ x.T)), axis=1)
+        return lax.scan(lambda c, row: (0.9 * c + row[-5:], row.max()), jnp.zeros(5), sums)
+
+    optimized = eqsat.optimize(smoothed, budget="1MB")
+    for got, wanted in zip(optimized(x), jax.jit(smoothed)(x), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4)
+
+
+def test_minibatches_of_a_table_that_takes_as_much_are_gathered_one_by_one() -> None:
+    """Beside the table, which is there all the time, there is no room for all minibatches."""
+    xs, order = normal(64, 600, 12), np.random.default_rng(1).permutation(64 * 600).astype(np.int32)
+    orders = np.stack([order, order[::-1]]).reshape(2, 4, -1)
+
+    def trained(xs: Any, orders: Any) -> Any:
+        _, table = lax.scan(lambda c, x: (0.9 * c + x, c), jnp.zeros((600, 12)), xs)
+        table = table.reshape(-1, 12)
+
+        def step(w: Any, rows: Any) -> Any:
+            return w - 0.1 * jax.grad(lambda w: (jnp.tanh(rows @ w) ** 2).mean())(w), None
+
+        return lax.scan(lambda w, i: (lax.scan(step, w, table[i])[0], None), jnp.ones(12), orders)[0]
+
+    fixed = xs.nbytes + orders.nbytes
+    optimized = eqsat.optimize(trained, budget=fixed + int(1.6 * xs.nbytes))
+    np.testing.assert_allclose(optimized(xs, orders), jax.jit(trained)(xs, orders), rtol=1e-4)

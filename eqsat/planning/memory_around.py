@@ -1,0 +1,34 @@
+"""What is in memory while a loop runs, beside what its body computes: the body may take the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from eqsat.ir.control import Scan, carried
+from eqsat.ir.ops import Call, Opaque
+from eqsat.ir.program import Program
+from eqsat.planning.rematerialised_values import is_index
+from eqsat.planning.saved_carries import result_bytes
+
+
+def memory_around(program: Program) -> Mapping[Call, int]:
+    """By call of control flow, the bytes of what is computed for it, or by it, and there all the time.
+
+    Those are operands that are computed, if no carry starts as them, and stacked results that are not those
+    of the program. Of a call with several lists of operands, that with fewest bytes counts.
+    """
+    results = {output.term.number for output in program.outputs}
+    stacks: dict[Call, int] = {}
+    operands: dict[Call, int] = {}
+    for term in program.known():
+        if not isinstance(term.op, Opaque) or not term.op.call.bodies:
+            continue
+        call, control = term.op.call, term.op.call.control
+        assert control is not None
+        first = carried(control)
+        held = {arg for place, arg in enumerate(term.args) if place not in first and arg.args}
+        size = sum(arg.bytes for arg in held if not is_index(arg))
+        operands[call] = min(size, operands.get(call, size))
+        if isinstance(control, Scan) and term.op.result >= len(first) and term.number not in results:
+            stacks[call] = stacks.get(call, 0) + result_bytes(call, term.op.result)
+    return {call: size + stacks.get(call, 0) for call, size in operands.items()}
