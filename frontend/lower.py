@@ -13,6 +13,7 @@ from jax.sharding import NamedSharding
 # Imported for what they register.
 from eqsat.frontend import handlers as handlers
 from eqsat.frontend import names_arrays as names_arrays
+from eqsat.frontend import names_batches as names_batches
 from eqsat.frontend import names_entries as names_entries
 from eqsat.frontend import names_factors as names_factors
 from eqsat.frontend import names_known_scatters as names_known_scatters

@@ -227,4 +227,6 @@ def build_names(
             lowering.note_origin(first_new, name.origin)
             if node is not None:
                 pairs.append((name.body.node, node))
+                # What it is made of may have names, too.
+                needed |= draft.needed([node])
     return pairs

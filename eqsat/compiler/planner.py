@@ -37,6 +37,7 @@ from eqsat.engine.written_sums import with_written_sums
 from eqsat.errors import BudgetError
 from eqsat.frontend.trace import Traced
 from eqsat.frontend.trace_context import NOWHERE, TraceContext
+from eqsat.ir.batched_scans import without_batches
 from eqsat.ir.lean_loops import with_lean_loops
 from eqsat.ir.tiled_values import without_tiles
 from eqsat.planning.candidates import Candidate, contracts
@@ -260,7 +261,9 @@ class Planner:
     def lowered(self) -> Lowered:
         """The function as a program, and the compiler of candidates for it. All budgets share it."""
         function, hoisted, _ = self.baseline.lowered
-        program = with_lean_loops(without_tiles(function) if self.exact else function, self.exact)
+        if self.exact:
+            function = without_batches(without_tiles(function))
+        program = with_lean_loops(function, self.exact)
         constants = [jnp.asarray(constant) for constant in hoisted]
         arrays = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants]
         machine = self.machine

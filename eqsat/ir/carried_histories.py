@@ -42,9 +42,16 @@ def with_histories_carried(program: Program, exact: bool = False) -> Program:
         found = next(_found(program, exact), None)
         if found is None:
             return program
-        readers = {carry.reader.number for carry in found.carries if carry.reader is not None}
-        equalities = tuple(pair for pair in program.equalities if readers.isdisjoint(t.number for t in pair))
-        trimmed = replace(program, equalities=equalities)
+        readers = [carry.reader for carry in found.carries if carry.reader is not None]
+        gone = {reader.number for reader in readers}
+        equalities = [pair for pair in program.equalities if gone.isdisjoint(t.number for t in pair)]
+        batch = next((form for stack, form in equalities if stack is found.stack), None)
+        if batch is not None:
+            # As a batch, it is reduced whole.
+            equalities = [pair for pair in equalities if pair[0] is not found.stack]
+            reduced = substituted(program.terms, readers, {found.stack.number: batch})
+            equalities += zip(readers, reduced, strict=True)
+        trimmed = replace(program, equalities=tuple(equalities))
         program = with_inputs(trimmed, program.inputs, found.replacements(program))
 
 
