@@ -1,6 +1,6 @@
 """Scans that carry nothing, and the same values as a batch, which programs know to be equal.
 
-    scan(f, (), xs)[1]  =  f of all slices at once
+scan(f, (), xs)[1]  =  f of all slices at once
 """
 
 from __future__ import annotations
