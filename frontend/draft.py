@@ -151,9 +151,9 @@ class Draft:
         self._calls += 1
         return self._calls - 1
 
-    def needed(self, roots: Iterable[int]) -> set[int]:
-        """The given nodes and all that they need."""
-        needed: set[int] = set()
+    def needed(self, roots: Iterable[int], known: set[int] | None = None) -> set[int]:
+        """The given nodes and all that they need, added to those that are `known` with all that they need."""
+        needed: set[int] = set() if known is None else known
         stack = list(roots)
         while stack:
             node = stack.pop()

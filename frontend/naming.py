@@ -228,5 +228,5 @@ def build_names(
             if node is not None:
                 pairs.append((name.body.node, node))
                 # What it is made of may have names, too.
-                needed |= draft.needed([node])
+                draft.needed([node], needed)
     return pairs
