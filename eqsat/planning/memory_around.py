@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eqsat.ir.control import Scan, carried
+from eqsat.ir.memory_order import array_of
 from eqsat.ir.ops import Call, Opaque
 from eqsat.ir.program import Program
 from eqsat.planning.rematerialised_values import is_index
 from eqsat.planning.saved_carries import result_bytes
+from eqsat.planning.storage import is_given
 
 
 def memory_around(program: Program) -> Mapping[Call, int]:
@@ -26,8 +28,8 @@ def memory_around(program: Program) -> Mapping[Call, int]:
         call, control = term.op.call, term.op.call.control
         assert control is not None
         first = carried(control)
-        held = {arg for place, arg in enumerate(term.args) if place not in first and arg.args}
-        size = sum(arg.bytes for arg in held if not is_index(arg))
+        held = {array_of(arg) for place, arg in enumerate(term.args) if place not in first}
+        size = sum(arg.bytes for arg in held if not (is_given(arg) or is_index(arg)))
         operands[call] = min(size, operands.get(call, size))
         if isinstance(control, Scan) and term.op.result >= len(first) and term.number not in results:
             stacks[call] = stacks.get(call, 0) + result_bytes(call, term.op.result)
