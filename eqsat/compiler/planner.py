@@ -37,13 +37,13 @@ from eqsat.engine.written_sums import with_written_sums
 from eqsat.errors import BudgetError
 from eqsat.frontend.trace import Traced
 from eqsat.frontend.trace_context import NOWHERE, TraceContext
-from eqsat.ir.batched_scans import without_batches
+from eqsat.ir.exact_forms import with_exact_forms
 from eqsat.ir.lean_loops import with_lean_loops
-from eqsat.ir.tiled_values import without_tiles
 from eqsat.planning.candidates import Candidate, contracts
+from eqsat.planning.loop_axes import SPLIT_AXES
 from eqsat.planning.part_search import searched_by_parts
 from eqsat.planning.recording import peak_tensors
-from eqsat.planning.search_space import SPLIT_AXES, Saturations, SearchSpace, is_long, prepare
+from eqsat.planning.search_space import Saturations, SearchSpace, is_long, prepare
 from eqsat.reports.refusal import Refusal, fixed_too_big, too_big, too_slow
 from eqsat.support.deadline import NO_DEADLINE, Deadline
 from eqsat.support.progress import SILENT, Progress
@@ -262,7 +262,7 @@ class Planner:
         """The function as a program, and the compiler of candidates for it. All budgets share it."""
         function, hoisted, _ = self.baseline.lowered
         if self.exact:
-            function = without_batches(without_tiles(function))
+            function = with_exact_forms(function)
         program = with_lean_loops(function, self.exact)
         constants = [jnp.asarray(constant) for constant in hoisted]
         arrays = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants]

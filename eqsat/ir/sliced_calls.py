@@ -66,7 +66,7 @@ def _shapes(call: Call, dtypes: Sequence[str]) -> list[tuple[int, ...]] | None:
     try:
         with jax.enable_x64(True):
             results = jax.eval_shape(bound, *operands)
-    except Exception:
+    except Exception:  # whatever a primitive raises for shapes that it does not take
         return None
     found = results if call.primitive.multiple_results else [results]
     return [tuple(result.shape) for result in found]

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from eqsat.ir.axis import Axis
-from eqsat.ir.changed_calls import with_changed_bodies
-from eqsat.ir.control import Body
-from eqsat.ir.ops import Call, Opaque
+from eqsat.ir.ops import Opaque
 from eqsat.ir.program import Program
 from eqsat.ir.substitution import with_inputs
 from eqsat.ir.term import Term
@@ -103,20 +101,3 @@ def with_tiles(program: Program) -> Program:
     """The program with all of these values computed by tiles. It knows no equalities."""
     known = {whole.number: tiles for whole, tiles in tiled_values(program)}
     return with_inputs(replace(program, equalities=()), program.inputs, known) if known else program
-
-
-def without_tiles(program: Program) -> Program:
-    """The program without these equalities, also inside of bodies. Sums of a tile may be in another order."""
-    known = set(tiled_values(program))
-    if known:
-        kept = tuple(pair for pair in program.equalities if pair not in known)
-        program = replace(program, equalities=kept)
-
-    def changed(call: Call, _: tuple[Term, ...]) -> list[Body]:
-        programs = [without_tiles(body.program) for body in call.bodies]
-        return [
-            body if new is body.program else Body(new, body.sources)
-            for body, new in zip(call.bodies, programs, strict=True)
-        ]
-
-    return with_changed_bodies(program, changed)

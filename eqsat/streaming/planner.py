@@ -17,13 +17,13 @@ from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.counted_reads import with_sequences
 from eqsat.frontend.lower import lower
 from eqsat.ir.axis import Axis
+from eqsat.ir.exact_forms import with_exact_forms
 from eqsat.ir.excess_rows import with_excess_rows
 from eqsat.ir.lean_loops import with_lean_loops
 from eqsat.ir.moved_arrays import Filled, Moved, Taken, Whole
 from eqsat.ir.moved_windows import Windows
 from eqsat.ir.stream_inputs import with_stream_inputs
 from eqsat.ir.streams import UnsupportedError, with_reads
-from eqsat.ir.tiled_values import without_tiles
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import CappedExtraction
 from eqsat.planning.materialisation import with_kept
@@ -145,7 +145,7 @@ class StreamPlanner:
         self.parts = DeviceParts.of(settings.mesh)
         program, hoisted = lower(with_sequences(closed), platforms=target.platforms, streamed=True)
         exact = settings.accuracy == "exact"
-        program = with_lean_loops(without_tiles(program) if exact else with_excess_rows(program), exact)
+        program = with_lean_loops(with_exact_forms(program) if exact else with_excess_rows(program), exact)
         self.hoisted = tuple(map(jnp.asarray, hoisted))
         inputs = with_stream_inputs(program, self.streamed, exact)
         self.moved = {**inputs.read, **inputs.tables}

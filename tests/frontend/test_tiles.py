@@ -20,7 +20,8 @@ from eqsat.frontend.flat import FlatJaxpr
 from eqsat.frontend.image_values import FEWEST_ROWS, MOST_IMAGES
 from eqsat.frontend.lower import lower
 from eqsat.frontend.tiles import tilings
-from eqsat.ir.tiled_values import tiled_values, without_tiles
+from eqsat.ir.exact_forms import with_exact_forms
+from eqsat.ir.tiled_values import tiled_values
 from tests.flat_values import evaluated
 from tests.nightly import THOROUGH, nightly_but
 from tests.stages import normal
@@ -407,7 +408,7 @@ def test_rows_that_are_mixed_by_a_matrix_are_stored() -> None:
 def test_no_tiles_where_results_have_to_be_the_same_bits() -> None:
     program, _ = lower(jax.make_jaxpr(lambda x: conv(conv(x, 8), 2))(normal(1, 96, 16, 3)))
     assert list(tiled_values(program))
-    assert not list(tiled_values(without_tiles(program)))
+    assert not list(tiled_values(with_exact_forms(program)))
     x = normal(1, 96, 64, 3)
     assert eqsat.optimize(lambda x: conv(conv(x, 30), 2), budget="400kB").plan(x).changed
     with pytest.raises(eqsat.BudgetError, match="conv_general_dilated makes it as a whole"):

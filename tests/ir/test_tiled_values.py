@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from eqsat.ir.program import Program
-from eqsat.ir.tiled_values import is_windowed, tile_axes, tiled_values, with_tiles, without_tiles
+from eqsat.ir.tiled_values import is_windowed, tile_axes, tiled_values, with_tiles
 from tests.stages import lowered, normal
 
 
@@ -39,23 +39,3 @@ def test_programs_with_everything_by_tiles() -> None:
 def test_rows_in_excess_are_seen_through() -> None:
     (axis,) = tile_axes(program_of(97))
     assert axis.size == 33
-
-
-def test_bodies_of_loops_without_tiles() -> None:
-    def steps(x: Any) -> Any:
-        kernel = normal(3, 3, 3, 3)
-        same = {"window_strides": (1, 1), "padding": "SAME", "dimension_numbers": ("NHWC", "HWIO", "NHWC")}
-        return lax.fori_loop(0, 3, lambda _, x: lax.conv_general_dilated(x, kernel, **same), x)
-
-    program, _ = lowered(steps, normal(1, 96, 8, 3))
-    without = without_tiles(program)
-    assert any(list(tiled_values(inner)) for inner in program.inside(known=True))
-    assert not any(list(tiled_values(inner)) for inner in without.inside(known=True))
-
-
-def test_programs_without_tiles() -> None:
-    program = program_of(96)
-    without = without_tiles(program)
-    assert not list(tiled_values(without))
-    assert without.outputs == program.outputs
-    assert with_tiles(without) == without
