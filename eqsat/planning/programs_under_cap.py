@@ -153,7 +153,8 @@ def _planned_calls(
     for call, bodies in state.bodies.items():
         cut = [axis.size / chunks[axis] for axis in call.cut if axis in chunks] if state.in_chunks else []
         longer = max(cut, default=1.0)
-        # Of chunks, what is around the call may be as many times smaller.
+        # Of chunks, what is around the call may be as many times smaller. Where nothing is left, this form of
+        # the call does not fit, whatever its bodies are.
         left = free - (0 if cut else state.space.around[call])
         room = int((left if left > 0 else free) * longer)
         best = tuple(

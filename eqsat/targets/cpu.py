@@ -59,7 +59,7 @@ COMPILER = CompilerProfile(
 """XLA for CPUs. Its default fusions hide values from its own memory analysis, and its default scheduler
 does not let large independent values share a buffer."""
 
-CPU = Machine()
+CPU = Machine(sorted_entry=LIBRARIES.sorted_entry)
 """A two-core CPU with 32 MB of last-level cache.
 
 Random bits: Threefry's rounds are a loop, which keeps both words of the last round beside those that it

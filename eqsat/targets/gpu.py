@@ -205,7 +205,6 @@ GPU = Machine(
     sort_copies=1,
     # JAX calls a kernel of its own.
     random_copies=0,
-    sorted_entry=0,
     overwrites=False,
     rows=256,
     tiles=TILES,

@@ -155,7 +155,7 @@ class Machine:
     fuses_extremes: bool = False
     fuses_selections: bool = False
     sort_copies: int = 0
-    sorted_entry: int = 16  # measured, jaxlib 0.10 (as in the libraries of `eqsat.targets.cpu`)
+    sorted_entry: int = 0
     random_copies: int = 1
     overwrites: bool = True
     fast_memory: int = 0

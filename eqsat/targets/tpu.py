@@ -64,7 +64,6 @@ TPU = Machine(
     indexed_slices=0,
     # JAX writes the rounds out (`jax._src.prng`); so XLA fuses them.
     random_copies=0,
-    sorted_entry=0,
     lanes=0,
     adds_rows=False,
     joins=False,
