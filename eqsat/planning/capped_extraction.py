@@ -15,8 +15,9 @@ from eqsat.planning.caps import between, caps
 from eqsat.planning.extraction_state import ExtractionState
 from eqsat.planning.extractors import cheapest
 from eqsat.planning.liveness import largest_stored
+from eqsat.planning.loop_axes import computed
 from eqsat.planning.programs_under_cap import built_under, ranked
-from eqsat.planning.search_space import SearchSpace, computed
+from eqsat.planning.search_space import SearchSpace
 from eqsat.support.deadline import NO_DEADLINE, Deadline
 from eqsat.support.units import format_bytes
 

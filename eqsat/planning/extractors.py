@@ -13,7 +13,8 @@ from eqsat.ir.tiled_values import with_tiles
 from eqsat.planning.candidate_builder import BuiltCandidate
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.extraction_state import PlannedCall
-from eqsat.planning.search_space import SearchSpace, computed
+from eqsat.planning.loop_axes import computed
+from eqsat.planning.search_space import SearchSpace
 
 STREAMED_SHARE = 1 / 8
 """The share of the cap for a chunk of an input that is read: others, and what is made of it, are beside."""

@@ -13,11 +13,12 @@ from eqsat.engine.compiled import CompiledRule
 from eqsat.ir.program import Program
 from eqsat.planning.candidates import Candidate, scheduled
 from eqsat.planning.capped_extraction import CappedExtraction, StoringLess
+from eqsat.planning.loop_axes import SPLIT_AXES
 from eqsat.planning.loops import build
 from eqsat.planning.materialisation import with_kept
 from eqsat.planning.parts import Part, joined, parts_of
 from eqsat.planning.programs_under_cap import ranked
-from eqsat.planning.search_space import SPLIT_AXES, Saturations, free_bytes, prepare
+from eqsat.planning.search_space import Saturations, free_bytes, prepare
 from eqsat.support.deadline import NO_DEADLINE, Deadline
 from eqsat.targets.machine import Machine
 

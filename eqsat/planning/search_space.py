@@ -1,4 +1,4 @@
-"""The search space: the saturated e-graphs of a program and its bodies, and the axes to loop over."""
+"""The search space: the saturated e-graphs of a program and its bodies."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from eqsat.engine.contraction_orders import Order, better_orders, with_contracti
 from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.families import Families
 from eqsat.engine.saturate import Limits, Saturation, saturate
-from eqsat.engine.storage_model import StorageModel, overwrites, solves_batch
+from eqsat.engine.storage_model import StorageModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.comparing import compared_with_tiles
-from eqsat.ir.ops import Call, Chunk, Map, Opaque, Operation, Reduce, Rename
+from eqsat.ir.ops import Call, Chunk, Opaque, Operation
 from eqsat.ir.picked_entries import is_pick
 from eqsat.ir.program import Program
 from eqsat.ir.streams import is_read
-from eqsat.ir.substitution import with_inputs
 from eqsat.ir.term import Term, reachable
-from eqsat.ir.tiled_values import tile_axes, tiled_values, with_tiles
+from eqsat.ir.tiled_values import tiled_values
 from eqsat.planning.candidates import Candidate, as_written
 from eqsat.planning.infeasibility import fits_nowhere
-from eqsat.planning.joined_arrays import joined_axes, with_joined_arrays
+from eqsat.planning.joined_arrays import with_joined_arrays
 from eqsat.planning.liveness import largest_stored
+from eqsat.planning.loop_axes import SPLIT_AXES, computed, large_axes, long_sums
 from eqsat.planning.memory_around import memory_around
 from eqsat.planning.provenance import class_places
 from eqsat.planning.rematerialisation import with_rematerialised_operands
@@ -33,20 +33,11 @@ from eqsat.support.deadline import NO_DEADLINE, Deadline
 from eqsat.support.records import Place
 from eqsat.targets.machine import Machine
 
-SPLIT_AXES = (2, 4)
-"""The number of axes that may be looped over, those of the largest terms first; the second if nothing fits.
-
-With the larger number, chunks are also split along further axes.
-"""
-
 BIG_SHARE = 16
 """A term is big if it takes more than 1/16 of the memory for temporaries."""
 
 SMALLEST_SHARE = 1 << 10
 """A value this many times smaller than the largest value is not worth a loop."""
-
-PARTS = frozenset({"slice", "pad"})
-"""The primitives that take parts of arrays, or make arrays of parts."""
 
 LONG = 300
 """A program of more terms is long. Its parts are searched before variants of the whole that store less, and
@@ -54,10 +45,6 @@ fewer programs are extracted and compiled, and fewer budgets tried, before somet
 
 LARGEST_ITEM = 8
 """The largest size of an element in bytes, from which the number of elements that fit is estimated."""
-
-
-MANY = 64
-"""So long an axis can be split finely enough for most budgets."""
 
 
 def free_bytes(program: Program, budget: int) -> int:
@@ -70,123 +57,10 @@ def is_long(program: Program) -> bool:
     return sum(1 for _ in program.reachable()) > LONG
 
 
-def computed(program: Program, known: bool = False) -> Iterator[tuple[Term, frozenset[Axis]]]:
-    """The terms that a program computes, each with the axes along which a loop around it makes it smaller.
-
-    Inputs that a library's routine copies are included. So are terms inside control flow, with the axes that
-    pass through the call.
-
-    **Arguments:**
-
-    - `known`: whether those in its equalities are, too, which it may compute in place of others.
-    """
-    seen: set[Call] = set()
-    for term in program.known() if known else program.reachable():
-        if term.args:
-            yield term, term.axes
-        copies = overwrites(term.op) or solves_batch(term.op, term.args)
-        if copies and not term.args[0].args:
-            yield term.args[0], term.args[0].axes  # The input is copied.
-        if isinstance(term.op, Opaque) and term.op.call not in seen:
-            seen.add(term.op.call)
-            for body in term.op.call.bodies:
-                for inside, axes in computed(body.program):
-                    yield inside, axes & term.op.call.cut
-
-
 def smallest_share(program: Program) -> int:
     """The least memory for temporaries that a search assumes, in bytes."""
     largest = max((term.bytes for term, axes in computed(program) if axes), default=0)
     return largest // SMALLEST_SHARE
-
-
-def _takes_part(term: Term) -> bool:
-    return isinstance(term.op, Opaque) and term.op.call.primitive.name in PARTS
-
-
-def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
-    """The axes of terms over `threshold` bytes, those of the largest terms first.
-
-    An axis is weighted by the sum of its terms' squared sizes, so that one large value outweighs many small
-    ones. Values that only slices are taken of do not count if the slices are known to be computed otherwise.
-    Axes of tiles come first: only they pass through window operations. Then come those that all of the terms
-    have. From the third on, an axis of terms that have none of those before comes first.
-    """
-    sliced = {
-        whole.number: other
-        for whole, other in program.equalities
-        if isinstance(other.op, Map) and _takes_part(whole)
-    }
-    if sliced:
-        program = with_inputs(
-            replace(program, equalities=tuple(tiled_values(program))), program.inputs, sliced
-        )
-    weight = _weights(program, threshold)
-    for axis, other in _weights(with_tiles(program), threshold).items():
-        weight[axis] = max(weight.get(axis, 0), other)
-    first = tile_axes(program)
-    everywhere = {axis for axis in _shared_axes(program, threshold) if axis.size >= MANY}
-
-    def preference(axis: Axis) -> tuple[float, ...]:
-        return axis not in first, axis not in everywhere, -weight[axis] * math.log(axis.size + 1), axis.id
-
-    ranked = sorted(weight, key=preference)
-    return tuple(_covering(program, threshold, ranked))
-
-
-def _covering(program: Program, threshold: float, ranked: Sequence[Axis]) -> list[Axis]:
-    """The axes, with those that cover further terms next to the first few.
-
-    Parts of a program may have nothing in common, as the restarts of k-means with 4, 8 and 16 centres do.
-    Each of them needs an axis of its own, however small it is beside the others. What has another name for an
-    axis of a value is no part: a loop makes chunks of the value, whatever it is called.
-    """
-    chosen = list(ranked[: SPLIT_AXES[0]])
-    left = [axis for axis in ranked if axis not in chosen]
-    large = [
-        (term.bytes, axes)
-        for term, axes in computed(program)
-        if term.bytes > threshold and not isinstance(term.op, Rename)
-    ]
-    while uncovered := [(size, axes) for size, axes in large if axes and axes.isdisjoint(chosen)]:
-        covered = {axis: sum(size**2 for size, axes in uncovered if axis in axes) for axis in left}
-        best = max(left, key=lambda axis: covered[axis], default=None)
-        if best is None or not covered[best]:
-            break
-        chosen.append(best)
-        left.remove(best)
-    return chosen + left
-
-
-def _shared_axes(program: Program, threshold: float) -> frozenset[Axis]:
-    """The axes that every term over so many bytes has: one loop makes all of them smaller."""
-    found = [axes for term, axes in computed(program) if term.bytes > threshold]
-    return frozenset[Axis].intersection(*found) if found else frozenset()
-
-
-def _weights(program: Program, threshold: float) -> dict[Axis, int]:
-    weight: dict[Axis, int] = {}
-    for term, axes in computed(program):
-        if term.bytes > threshold:
-            for axis in axes:
-                weight[axis] = weight.get(axis, 0) + term.bytes**2
-    # A chunk of a concatenation is computed from chunks of its operands.
-    for joined, axis in joined_axes(program):
-        if joined in weight and axis in weight:
-            weight[joined] = max(weight[joined], weight[axis])
-    return weight
-
-
-def long_sums(program: Program, machine: Machine) -> Iterator[Axis]:
-    """The axes of reductions that are too long to compute the program's largest values on the fly.
-
-    In chunks of these axes they can, whatever other axes are looped over.
-    """
-    terms = [term for term in program.reachable() if term.args]
-    largest = max((term.bytes for term in terms), default=0)
-    for term in terms:
-        if isinstance(term.op, Reduce) and isinstance(term.args[0].op, Map) and term.args[0].bytes == largest:
-            yield from sorted(axis for axis in term.op.axes if axis.size > machine.fused_reduction)
 
 
 def stored_results(program: Program, large: Sequence[Axis], machine: Machine) -> list[Term]:

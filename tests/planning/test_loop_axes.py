@@ -1,0 +1,82 @@
+"""Which axes are looped over, and in which order they are considered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import eqsat
+from eqsat.planning.loop_axes import large_axes
+from tests.kernels import V, X, Y, kernel
+from tests.stages import lowered, normal
+
+
+def test_an_axis_of_all_large_terms_comes_before_longer_ones() -> None:
+    """A step of total variation: each difference has a longer axis of its own, and the batch all of them."""
+
+    def step(x: Any) -> Any:
+        append = [jax.lax.slice_in_dim(x, x.shape[axis] - 1, None, axis=axis) for axis in (1, 2)]
+        along = [jnp.diff(x, axis=axis, append=append[axis - 1]) for axis in (1, 2)]
+        return jnp.sum(jnp.sqrt(sum(one**2 for one in along) + 1e-3))
+
+    x = normal(70, 150, 150)
+    program, _ = lowered(jax.grad(step), x)
+    assert large_axes(program, x.nbytes // 2)[0].size == 70
+    few, _ = lowered(jax.grad(step), x[:20])
+    assert large_axes(few, x.nbytes // 7)[0].size > 20
+    budget = 2 * x.nbytes + x.nbytes // 2
+    optimized = eqsat.optimize(jax.grad(step), budget=budget)
+    assert optimized.plan(x).peak_bytes <= budget
+    np.testing.assert_allclose(optimized(x), jax.jit(jax.grad(step))(x), rtol=1e-5, atol=1e-5)
+
+
+def test_large_axes_are_those_of_big_terms_biggest_first() -> None:
+    program, _ = lowered(kernel, X, Y, V)
+    assert [axis.size for axis in large_axes(program, 200_000)] == [307, 211, 3]
+    assert large_axes(program, 1e9) == ()
+
+
+def test_an_axis_of_one_large_term_comes_before_that_of_many_small_ones() -> None:
+    def pieces(x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
+        large = jnp.sum(jnp.exp(-jnp.abs(x[:, None] - y)), axis=1)
+        for number in range(20):
+            large += jnp.sum(jnp.exp(-jnp.abs(x[:, None] - v + number)), axis=1)
+        return large
+
+    program, _ = lowered(pieces, normal(100), normal(4000), normal(500))
+    # Those of 200 kB are larger together than the few of 1.6 MB.
+    sizes = [axis.size for axis in large_axes(program, 100_000)]
+    assert sizes.index(4000) < sizes.index(500)
+
+
+def test_parts_that_share_no_axis_have_one_of_their_own_each() -> None:
+    def ranked(*values: jax.Array) -> list[jax.Array]:
+        pairs = zip(values[::2], values[1::2], strict=True)
+        return [jnp.sort(jnp.exp(-jnp.abs(x[:, None] - y)), 0)[0] for x, y in pairs]
+
+    program, _ = lowered(ranked, *map(normal, (900, 800, 300, 200, 150, 120)))
+    sizes = [axis.size for axis in large_axes(program, 10_000)]
+    assert sizes[:2] == [900, 800], "those of the largest part"
+    assert set(sizes[2:4]) == {300, 150}
+    assert sorted(sizes) == [120, 150, 200, 300, 800, 900]
+
+
+def test_other_names_of_axes_are_no_parts() -> None:
+    def jacobian(x: jax.Array, e: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.exp(x[:, None, None, :] * e[None, :, :, None]), 0)
+
+    def gram(x: jax.Array, y: jax.Array, e: jax.Array) -> jax.Array:
+        return sum(jnp.einsum("fgp,hgp->fh", *2 * [jacobian(one, e)]) for one in (x, y))
+
+    x, y, e = normal(60, 40), normal(60, 30), normal(50, 4)
+    program, _ = lowered(gram, x, y, e)
+    sizes = [axis.size for axis in large_axes(program, 20_000)]
+    assert sizes[:3] == [50, 60, 40], "only the other name of 50 has none of the first axes, but that of 4"
+
+
+def test_inputs_do_not_make_an_axis_large() -> None:
+    program, _ = lowered(lambda x: jnp.sum(x), normal(1000))
+    assert large_axes(program, 1000) == ()
