@@ -69,14 +69,14 @@ def counted_reads(equation: Any) -> list[CountedRead]:
     for number in range(carries):
         start: Any = equation.invars[consts + number]
         counter, after = closed.jaxpr.invars[consts + number], closed.jaxpr.outvars[number]
-        if isinstance(start, Literal) and _counts(closed.jaxpr, counter, after):
+        if isinstance(start, Literal) and counts(closed.jaxpr, counter, after):
             first = int(start.val)
             if first + length <= np.iinfo(counter.aval.dtype).max:
                 found += _Reads(closed.jaxpr.invars[:consts], counter, first, length).of(closed.jaxpr)
     return found
 
 
-def _counts(jaxpr: Jaxpr, counter: Any, after: Any) -> bool:
+def counts(jaxpr: Jaxpr, counter: Any, after: Any) -> bool:
     """Whether a carry is one more in each iteration."""
     if counter.aval.shape or not jnp.issubdtype(counter.aval.dtype, jnp.integer):
         return False

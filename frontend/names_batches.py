@@ -1,4 +1,4 @@
-"""Loops that carry nothing, beside themselves as one batch: iterations can then be taken in any chunks.
+"""Loops whose iterations need nothing of each other, beside themselves as one batch: for any chunks.
 
     lax.map(f, xs)  =  jax.vmap(f)(xs)
 
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Jaxpr, jaxpr_as_fun, jaxprs_in_params
+from jax.extend.core import Jaxpr, jaxprs_in_params
 
 from eqsat.frontend.draft import View
 from eqsat.frontend.generators import is_threefry
+from eqsat.frontend.independent_iterations import Loop
 from eqsat.frontend.registry import Views, names
 from eqsat.frontend.scan_groups import scan_groups
 
@@ -38,18 +39,22 @@ OTHERWISE = frozenset({"rng_bit_generator", "rng_uniform", "custom_vmap_call", "
 @names("scan")
 def _scan(lowering: Lowering, equation: Any, operands: Views, results: Views) -> None:
     constants, carries = scan_groups(equation)
-    body = equation.params["jaxpr"]
-    if carries or equation.params["length"] == 1 or equation.effects or constants == len(operands):
+    params = equation.params
+    if params["length"] == 1 or equation.effects or constants == len(operands):
         return
-    if not _is_its_batch(body.jaxpr):
+    if not _is_its_batch(params["jaxpr"].jaxpr):
+        return
+    starts = operands[constants : constants + carries]
+    known = [lowering.constant_value(start) for start in starts]
+    loop = Loop(params["jaxpr"], constants, carries, params["length"], params["reverse"], known)
+    if not loop.may_be_batch():
         return
 
     @cache
     def batched() -> list[View] | None:
-        batch = jax.vmap(jaxpr_as_fun(body), (None,) * constants + (0,) * (len(operands) - constants))
         avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in equation.invars]
         try:
-            made = jax.make_jaxpr(batch)(*avals)
+            made = jax.make_jaxpr(loop.batch)(*avals)
         except Exception:  # whatever a rule for batches raises: some primitives have none
             return None
         wanted = [(var.aval.shape, var.aval.dtype) for var in equation.outvars]

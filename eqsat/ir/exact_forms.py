@@ -1,7 +1,7 @@
 """Programs without those of their equalities that only hold but for rounding, for results of the same bits.
 
-Sums of a tile may be in another order than those of the image, and products of a batch than those of one
-iteration of a loop.
+Sums of a tile may be in another order than those of the image, products of a batch than those of one
+iteration of a loop, and the sum of what all iterations add than theirs, one after the other.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from eqsat.ir.changed_calls import with_changed_bodies
 from eqsat.ir.control import Body, Scan
-from eqsat.ir.ops import Call, Opaque
+from eqsat.ir.loop_dependence import dependent, operands_of, results_among
+from eqsat.ir.ops import Call, Const, Map, Opaque
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.ir.tiled_values import tiled_values
@@ -19,7 +20,7 @@ from eqsat.ir.tiled_values import tiled_values
 def with_exact_forms(program: Program) -> Program:
     """The program without them, also inside of bodies."""
     tiles = set(tiled_values(program))
-    kept = tuple(pair for pair in program.equalities if pair not in tiles and not is_uncarried(pair[0]))
+    kept = tuple(pair for pair in program.equalities if pair not in tiles and not is_batched(pair[0]))
     if len(kept) < len(program.equalities):
         program = replace(program, equalities=kept)
 
@@ -33,8 +34,28 @@ def with_exact_forms(program: Program) -> Program:
     return with_changed_bodies(program, changed)
 
 
-def is_uncarried(term: Term) -> bool:
-    """Whether a term is a result of a scan that carries nothing: what it equals is a batch."""
+def is_batched(term: Term) -> bool:
+    """Whether a term is a result of a scan whose iterations could be a batch: what it equals is one.
+
+    Such iterations need nothing of each other, except for how many there were.
+    """
     if not isinstance(term.op, Opaque) or not isinstance(term.op.call.control, Scan):
         return False
-    return not term.op.call.control.carried
+    call, control = term.op.call, term.op.call.control
+    (body,) = call.bodies
+    results = {source: result for result, source in enumerate(control.carried)}
+    for leaf, source in operands_of(body):
+        if source not in results or _is_known(leaf, body.program.outputs[results[source]].term):
+            continue
+        if results_among(call, dependent(call, [leaf])) - {results[source]}:
+            return False
+    return True
+
+
+def _is_known(before: Term, after: Term) -> bool:
+    """Whether a carry stays as it is, or is a constant more in each iteration."""
+    if after is before:
+        return True
+    if before.axes or after.op != Map("add", before.dtype) or before not in after.args:
+        return False
+    return all(arg is before or isinstance(arg.op, Const) for arg in after.args)

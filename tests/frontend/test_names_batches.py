@@ -1,4 +1,4 @@
-"""Loops that carry nothing are known as batches, too: in both forms they mean the same."""
+"""Loops whose iterations need nothing of each other are known as batches, too: both forms mean the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from jax import lax
 
 import eqsat
-from eqsat.ir.exact_forms import is_uncarried
+from eqsat.ir.exact_forms import is_batched
 from eqsat.ir.interpret import interpret
 from eqsat.ir.lean_loops import with_lean_loops
 from eqsat.ir.program import Output, Program
@@ -23,7 +23,7 @@ from tests.stages import lowered, normal
 
 
 def batches(program: Program) -> list[tuple[Term, Term]]:
-    return [pair for pair in program.equalities if is_uncarried(pair[0])]
+    return [pair for pair in program.equalities if is_batched(pair[0])]
 
 
 def rows(x: Any, y: Any) -> Any:
@@ -50,6 +50,45 @@ def solved(x: Any, y: Any) -> Any:
     return lax.map(lambda row: jnp.linalg.solve(y.T @ y + jnp.diag(jnp.abs(row)), row), x)
 
 
+def gradients(x: Any, y: Any) -> Any:
+    """Every iteration of the derivative adds to that by y."""
+    return jax.grad(lambda y: rows(x, y).sum() + from_the_end(x, y)[1].max())(y)
+
+
+def added_up(x: Any, y: Any) -> Any:
+    return lax.scan(lambda c, row: (c + jnp.sin(row) @ y.T - 0.5, row * 2), jnp.zeros(7), x)
+
+
+def counted(x: Any, y: Any) -> Any:
+    return lax.fori_loop(3, 9, lambda i, c: c + jnp.sin(x[i] * i), jnp.full(3, 0.5))
+
+
+def extremes_of_blocks(x: Any, y: Any) -> Any:
+    def more(i: Any, c: Any) -> Any:
+        block = lax.dynamic_slice_in_dim(x, 3 * i, 3)
+        return {
+            "max": jnp.maximum(c["max"], block.max(0)),
+            "min": jnp.minimum(block[0], c["min"]),
+            "any": c["any"] | (block > 1),
+            "all": jax.jit(jnp.logical_and)(c["all"], block.sum() < 3),
+        }
+
+    start = {"max": x[0], "min": x[1], "any": jnp.zeros((3, 3), bool), "all": True}
+    return lax.fori_loop(0, 3, more, start)
+
+
+def whole_numbers(x: Any, y: Any) -> Any:
+    """Sums of integers are exact, whatever they start from; the flag stays as it is."""
+    start = (jnp.round(x[0] * 9).astype(int), x[1, 0] > 0)
+    return lax.scan(
+        lambda c, row: ((c[0] - jnp.round(row * c[1]).astype(int), c[1]), None), start, x, reverse=True
+    )
+
+
+def from_the_last(x: Any, y: Any) -> Any:
+    return lax.scan(lambda c, row: (c + 1, row * c), 2, x, reverse=True)
+
+
 def drawn(impl: str) -> Callable[..., Any]:
     def noise(x: Any, y: Any) -> Any:
         keys = jax.random.split(jax.random.key(0, impl=impl), len(x))
@@ -73,10 +112,31 @@ def _otherwise(size: int, batched: list[bool], x: Any) -> Any:
     return 2.5 * x, True
 
 
-BATCHES = [rows, nested, of_itself, in_batches, from_the_end, solved, drawn("threefry2x32")]
+BATCHES = [
+    rows,
+    nested,
+    of_itself,
+    in_batches,
+    from_the_end,
+    solved,
+    gradients,
+    added_up,
+    counted,
+    extremes_of_blocks,
+    whole_numbers,
+    from_the_last,
+    drawn("threefry2x32"),
+]
 
 LOOPS: list[Callable[..., Any]] = [
-    lambda x, y: lax.scan(lambda c, row: (c + row, row @ y[0]), x[0], x),
+    lambda x, y: lax.scan(lambda c, row: (c + row, c), jnp.zeros(3), x),
+    lambda x, y: lax.scan(lambda c, row: (c + row * c, row), jnp.zeros(3), x),
+    lambda x, y: lax.scan(lambda c, row: (0.5 * c + row, row), jnp.zeros(3), x),
+    lambda x, y: lax.scan(lambda c, row: (jnp.maximum(c, 0) + row, row), jnp.zeros(3), x),
+    lambda x, y: lax.scan(lambda c, row: (row - c, row), jnp.zeros(3), x),
+    lambda x, y: lax.scan(lambda c, row: ((c[1], c[0] + row), row), (y[0], jnp.zeros(3)), x),
+    lambda x, y: lax.scan(lambda c, row: ((c[0] + row, c[0] + c[1]), row), (y[0], jnp.zeros(3)), x),
+    lambda x, y: lax.fori_loop(0, 9, lambda i, c: c + x[jnp.argmax(c)], jnp.zeros(3)),
     lambda x, y: lax.map(lambda row: lax.cond(row[0] > 0, jnp.sin, jnp.cos, row), x),
     lambda x, y: lax.map(lambda row: lax.while_loop(lambda r: r.sum() < 9, lambda r: r + 1, row), x),
 ]
@@ -103,7 +163,7 @@ def test_a_batch_is_what_the_loop_stacks(fn: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("fn", LOOPS)
-def test_loops_that_carry_or_branch_are_no_batches(fn: Callable[..., Any]) -> None:
+def test_loops_that_need_former_iterations_or_branch_are_no_batches(fn: Callable[..., Any]) -> None:
     program, _ = lowered(fn, normal(9, 3), normal(7, 3))
     assert not batches(program)
 
@@ -113,6 +173,35 @@ def test_loops_stay_loops_where_a_batch_is_another_function(fn: Callable[..., An
     """From a batch of its keys, this generator draws other numbers than from each; functions may say more."""
     program, _ = lowered(fn, normal(9, 3), normal(7, 3))
     assert not batches(program)
+
+
+def test_sums_that_start_from_data_stay_loops() -> None:
+    """They would be 0 where all is -0, and the loop gives -0."""
+    nothing = np.full((9, 3), -0.0, np.float32)
+
+    def summed(x: Any, start: Any) -> Any:
+        return lax.scan(lambda c, row: (c + row, None), start, x)[0]
+
+    for start in (lambda x: x[0], lambda x: jnp.full(3, -0.0)):
+        program, _ = lowered(lambda x, start=start: summed(x, start(x)), nothing)
+        assert not batches(program)
+        optimized = eqsat.optimize(lambda x, start=start: summed(x, start(x)), budget="1MB")
+        assert np.signbit(optimized(nothing)).all()
+
+
+def test_gradients_of_mapped_functions_are_chunked_as_those_of_batches() -> None:
+    """One loop over chunks computes a loss and its gradient, where thousands of iterations did, twice."""
+    x, y = normal(1500, 4), normal(1000, 4)
+
+    def loss(y: Any, x: Any) -> Any:
+        return lax.map(lambda row: jnp.log(0.1 + jnp.exp(-((row - y) ** 2).sum(-1)).sum()), x).mean()
+
+    optimized = eqsat.optimize(jax.value_and_grad(loss), budget="1MB")
+    plan = optimized.plan(y, x)
+    assert plan.peak_bytes <= 1_000_000
+    assert "length=1500" not in plan.source
+    for ours, theirs in zip(optimized(y, x), jax.jit(jax.value_and_grad(loss))(y, x), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-7)
 
 
 def test_what_a_loop_stacks_is_reduced_as_a_batch_too() -> None:

@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import eqsat
-from eqsat.ir.exact_forms import is_uncarried, with_exact_forms
+from eqsat.ir.exact_forms import is_batched, with_exact_forms
 from eqsat.ir.tiled_values import tiled_values, with_tiles
 from tests.stages import lowered, normal
 
@@ -47,7 +47,7 @@ def test_a_loop_that_carries_nothing_is_no_batch() -> None:
     program, _ = lowered(steps, normal(9, 9))
     exact = with_exact_forms(program)
     batches = [
-        [whole for inner in each.inside(known=True) for whole, _ in inner.equalities if is_uncarried(whole)]
+        [whole for inner in each.inside(known=True) for whole, _ in inner.equalities if is_batched(whole)]
         for each in (program, exact)
     ]
     assert batches[0]
