@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from eqsat.frontend.broadcast_calls import called_once
 from eqsat.frontend.draft import View
 from eqsat.frontend.registry import Views, handles
 from eqsat.ir.dtypes import is_extended
@@ -59,9 +58,6 @@ SCATTER = Fields("scatter_dims_to_operand_dims", "inserted_window_dims", "scatte
 @handles("gather")
 def gather(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     """The gather with rows as batching dimensions; None if no column of its indices counts."""
-    once = called_once(lowering, equation, operands)
-    if once is not None:
-        return once
     found = _counting(lowering, equation, operands, GATHER)
     return None if found is None else _batched(lowering, equation, operands, found, GATHER)
 
@@ -69,9 +65,6 @@ def gather(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
 @handles("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 def scatter(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     """The scatter with rows as batching dimensions; None if no column of its indices counts."""
-    once = called_once(lowering, equation, operands)
-    if once is not None:
-        return once
     found = _counting(lowering, equation, operands, SCATTER)
     if found is None or lowering.shape(operands[0])[found.dimension] != _length(lowering, operands, found):
         return None  # Rows beyond the last index would have to be put back.

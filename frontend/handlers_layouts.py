@@ -48,6 +48,13 @@ def split(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     ]
 
 
+@handles("slice", "dynamic_slice")
+def slice_of_all(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """The operand, if the slice has all of its entries, in their order."""
+    same = tuple(equation.outvars[0].aval.shape) == lowering.shape(operands[0])
+    return operands[:1] if same else None
+
+
 def without_entries(lowering: Lowering, aval: Any) -> View:
     """An array that has none. It is no slice of what it is computed from: nothing need be known of that."""
     return lowering.view(

@@ -20,6 +20,7 @@ from eqsat.frontend import names_known_scatters as names_known_scatters
 from eqsat.frontend import names_linalg as names_linalg
 from eqsat.frontend import names_scatters as names_scatters
 from eqsat.frontend import names_slices as names_slices
+from eqsat.frontend.broadcast_calls import called_once
 from eqsat.frontend.canonical import Recogniser
 from eqsat.frontend.control import Enclosure
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, View
@@ -271,7 +272,9 @@ class Lowering:
         if avals and not equation.effects and all(map(is_empty, avals)):
             return [without_entries(self, aval) for aval in avals]
         handler = HANDLERS.get(equation.primitive.name, inline_foreign)
-        results = handler(self, equation, operands)
+        results = called_once(self, equation, operands)
+        if results is None:
+            results = handler(self, equation, operands)
         return self._called(equation, operands) if results is None else results
 
     def facts(self, claims: Iterable[Claim], roots: Iterable[int]) -> Iterator[tuple[str, int, DraftLayout]]:

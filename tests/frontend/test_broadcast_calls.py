@@ -1,4 +1,4 @@
-"""Gathers and scatters along what their operands are only broadcast along are done once."""
+"""What is done along dimensions that operands are only broadcast along is done once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.frontend.broadcast_calls import PRIMITIVES
 from eqsat.ir.axis import layout_shape
 from eqsat.ir.ops import Opaque
 from tests.stages import check_meaning, normal, ops
@@ -36,7 +35,7 @@ def gathered(x: Any) -> Any:
 def test_what_is_the_same_for_a_whole_batch_is_done_for_one(function: Callable[[Any], Any]) -> None:
     for shape in ((5, 8), (5, 4, 8)):
         program = check_meaning(function, normal(*shape))
-        calls = [op.call for op in ops(program, Opaque) if op.call.primitive.name in PRIMITIVES]
+        calls = [op.call for op in ops(program, Opaque) if op.call.primitive.name != "slice"]
         assert calls
         assert all(np.prod(layout_shape(call.out_layouts[0])) <= 8 for call in calls)
 
@@ -61,3 +60,39 @@ def test_the_derivative_of_a_scatter_numbers_its_updates_once() -> None:
     optimized = eqsat.optimize(jax.grad(loss), budget="4MB")
     assert optimized.plan(x, y).peak_bytes <= 4_000_000 < 900 * 60 * 50 * 4
     np.testing.assert_allclose(optimized(x, y), jax.jit(jax.grad(loss))(x, y), rtol=1e-4, atol=1e-6)
+
+
+def recurrence(x: Any, decay: Any) -> Any:
+    """As in linear recurrent networks: states that decay by factors that all sequences and times share."""
+
+    def joined(before: Any, after: Any) -> Any:
+        return before[0] * after[0], after[0] * before[1] + after[1]
+
+    return jax.lax.associative_scan(joined, (jnp.broadcast_to(decay, x.shape), x), axis=1)[1]
+
+
+def test_slices_of_what_is_the_same_everywhere_are_no_slices() -> None:
+    x, decay = normal(4, 16, 3), np.full(3, 0.9)
+    program = check_meaning(recurrence, x, decay)
+    calls = [op.call for op in ops(program, Opaque) if op.call.primitive.name == "slice"]
+    assert calls
+    assert all(4 in {axis.size for axis in call.passing} for call in calls)
+
+    def corner(x: Any, i: Any) -> Any:
+        all_alike = jnp.broadcast_to(x[:, None, None], (16, 5, 7))
+        parts = all_alike[2:12:3, 1:3, ::2], jax.lax.dynamic_slice(all_alike, (i, i, i), (3, 2, 7))
+        return jnp.concatenate([part.ravel() for part in parts])
+
+    program = check_meaning(corner, normal(16), np.int32(9))
+    slices = [op.call for op in ops(program, Opaque) if "slice" in op.call.primitive.name]
+    assert len(slices) == 2
+    assert all(layout_shape(call.arg_layouts[0]) in ((16,), (16, 1, 1)) for call in slices)
+
+
+def test_a_batch_goes_through_an_associative_scan() -> None:
+    """The derivative of eight sequences is taken one by one."""
+    x, decay = normal(8, 512, 16), np.full(16, 0.9, np.float32)
+    fn = jax.grad(lambda decay, x: jnp.tanh(recurrence(x, decay)).mean())
+    optimized = eqsat.optimize(fn, budget="1MB")
+    assert optimized.plan(decay, x).peak_bytes <= 1_000_000
+    np.testing.assert_allclose(optimized(decay, x), jax.jit(fn)(decay, x), rtol=1e-4)
