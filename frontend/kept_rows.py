@@ -152,7 +152,7 @@ class _Kept:
         flat = self.flat
         number = len(flat.avals)
         flat.avals.append(flat.avals[like].update(shape=self._shape(like)))
-        # It has no variable. None is asked for, since tiles compute all of what is made here.
+        # What has no variable of its own is one without the dimension: tiles that read all of it get that.
         flat.variables.append(flat.variables[like])
         equation = Equation(primitive, params, inputs, (number,), False)
         flat.made_by[number] = equation

@@ -28,6 +28,7 @@ from functools import cached_property
 from typing import Any
 
 import jax
+from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from eqsat.frontend.flat import Equation, FlatJaxpr, Value, Variable
@@ -304,16 +305,27 @@ class _Tiled:
         found = [one.windows[whole].dimension for one in self._all if whole in one.windows]
         return found[0] if found else None
 
+    def _given_row(self, whole: Value) -> int | None:
+        """The same in the variable that it is, which may lack a dimension of length 1."""
+        flat, row = self.image.flat, self._row(whole)
+        variable: Any = flat.variables[whole].var
+        shape, given = flat.avals[whole].shape, variable.aval.shape
+        if row is None or shape == given:
+            return row
+        kept = next(d for d in range(len(shape)) if (*shape[:d], *shape[d + 1 :]) == given)
+        return None if row == kept else row - (row > kept)
+
     def tiling(self) -> Tiling:
         """The values by tiles, as a program."""
         flat = self.image.flat
-        avals = [jax.ShapeDtypeStruct(flat.avals[one].shape, flat.avals[one].dtype) for one in self.wholes]
+        given: list[Any] = [flat.variables[one].var.aval for one in self.wholes]
+        avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in given]
         results = tuple(
             TiledResult(flat.variables[target.value], target.dimension, self._parts(target))
             for target in self.targets
         )
         inputs = tuple(flat.variables[one] for one in self.wholes)
-        rows = tuple(map(self._row, self.wholes))
+        rows = tuple(map(self._given_row, self.wholes))
         return Tiling(jax.make_jaxpr(self._joined)(*avals), inputs, rows, results)
 
     def _parts(self, target: Target) -> tuple[int, int] | None:
@@ -323,7 +335,10 @@ class _Tiled:
 
     def _joined(self, *wholes: Any) -> list[Any]:
         """The results of all tiles, joined or reduced, given what they are computed from."""
-        known = dict(zip(self.wholes, wholes, strict=True))
+        avals = self.image.flat.avals
+        known = {
+            one: lax.reshape(whole, avals[one].shape) for one, whole in zip(self.wholes, wholes, strict=True)
+        }
         found = self.tiles.results(known)
         if self.rest is None:
             return found
