@@ -24,7 +24,7 @@ class Emission:
     codegen: CodegenOptions
     relayouts: Mapping[int, Relayout]
     fused_products: Mapping[Block, tuple[FusedProducts, ...]]
-    read_shifted: Mapping[Block, frozenset[int]]
+    read_repeatedly: Mapping[Block, frozenset[int]]
     comes_after: Mapping[int, tuple[int, ...]]
 
     def module(self, names: Sequence[str], pairs: Mapping[int, int]) -> Module:
@@ -44,6 +44,6 @@ class Emission:
             codegen=self.codegen,
             relayouts=self.relayouts,
             fused_products=self.fused_products,
-            read_shifted=self.read_shifted,
+            read_repeatedly=self.read_repeatedly,
             comes_after=self.comes_after,
         )

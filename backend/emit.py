@@ -110,7 +110,7 @@ class Emitter:
         codegen: CodegenOptions,
         relayouts: Mapping[int, Relayout],
         fused_products: Mapping[Block, Sequence[FusedProducts]],
-        read_shifted: Mapping[Block, frozenset[int]],
+        read_repeatedly: Mapping[Block, frozenset[int]],
         comes_after: Mapping[int, tuple[int, ...]],
     ) -> None:
         self.schedule = schedule
@@ -122,7 +122,7 @@ class Emitter:
             member: relayout for relayout in relayouts.values() for member in relayout.members
         }
         self.fused_products = fused_products
-        self.read_shifted = read_shifted
+        self.read_repeatedly = read_repeatedly
         self.comes_after = comes_after
         self.codegen = codegen
         self.pieces: dict[Axis, Pieces] = {}
@@ -231,7 +231,7 @@ class Emitter:
 
     def block(self, block: Block, scope: Scope) -> None:
         """Emit the steps of a block."""
-        shifted = self.read_shifted.get(block, frozenset())
+        stored = self.read_repeatedly.get(block, frozenset())
         fused_products = {group.products[0].number: group for group in self.fused_products.get(block, ())}
         for step in block.steps:
             if isinstance(step, Loop):
@@ -240,7 +240,7 @@ class Emitter:
                 emit_fused_products(self, fused_products[step.term.number], scope)
             elif step.term.number not in scope.values:
                 value = self.control(step, scope) if step.bodies else self.term(step.term, scope)
-                if step.term.number in shifted and value.text.isidentifier():
+                if step.term.number in stored and value.text.isidentifier():
                     self.line(scope, f"{value.text} = {stored_values.STORED}({value.text})")
                 scope.values[step.term.number] = value
 
@@ -436,7 +436,7 @@ def emit(
     codegen: CodegenOptions | None = None,
     relayouts: Mapping[int, Relayout] | None = None,
     fused_products: Mapping[Block, Sequence[FusedProducts]] | None = None,
-    read_shifted: Mapping[Block, frozenset[int]] | None = None,
+    read_repeatedly: Mapping[Block, frozenset[int]] | None = None,
     comes_after: Mapping[int, tuple[int, ...]] | None = None,
 ) -> Module:
     """The module of a schedule.
@@ -450,7 +450,7 @@ def emit(
     - `codegen`: the forms that are fast and round well where it runs; the plain ones if None.
     - `relayouts`: by the number of a reduction, the operands that are copied for it.
     - `fused_products`: by block, the products that are taken as one.
-    - `read_shifted`: by block, the values that are stored where XLA would compute them again.
+    - `read_repeatedly`: by block, the values that are stored where XLA would compute them again.
     - `comes_after`: by loop, the values that are there before it begins.
     """
     emitter = Emitter(
@@ -462,7 +462,7 @@ def emit(
         codegen or CodegenOptions(),
         relayouts or {},
         fused_products or {},
-        read_shifted or {},
+        read_repeatedly or {},
         comes_after or {},
     )
     source = emitter.module()

@@ -300,7 +300,7 @@ class CandidateCompiler:
             codegen,
             candidate.relayouts,
             candidate.fused_products,
-            candidate.read_shifted,
+            candidate.read_repeatedly,
             comes_after(schedule, self.target.machine),
         )
 

@@ -20,7 +20,7 @@ from eqsat.planning.horizontal_fusion import fused_products_in
 from eqsat.planning.liveness import iterations_of, predicted_peak, predicted_seconds
 from eqsat.planning.loops import build
 from eqsat.planning.relayout import relayouts_in
-from eqsat.planning.shifted_reads import read_shifted_in
+from eqsat.planning.repeated_reads import read_repeatedly_in
 from eqsat.planning.tying import tied, ties
 from eqsat.targets.machine import Machine
 
@@ -59,7 +59,7 @@ class Candidate:
     - `seconds`: the time of its computations, by the cost model.
     - `taking`: the time to allocate its memory.
     - `fused`: whether XLA's own fusions should make it faster, if there is room for the values they hide.
-    - `read_shifted`: by block, the values that are stored since shifted parts of them are read.
+    - `read_repeatedly`: by block, the values that are stored since all their readers would compute them again.
     - `branches`: for a program that tests its data, the program for any data, and the one for data that
       passes.
     - `tests`: its tests, as text.
@@ -75,7 +75,7 @@ class Candidate:
     fused: bool = False
     relayouts: Mapping[int, Relayout] = field(default_factory=dict)
     fused_products: Mapping[Block, tuple[FusedProducts, ...]] = field(default_factory=dict)
-    read_shifted: Mapping[Block, frozenset[int]] = field(default_factory=dict)
+    read_repeatedly: Mapping[Block, frozenset[int]] = field(default_factory=dict)
     branches: tuple[Candidate, ...] = ()
     tests: tuple[str, ...] = ()
     recomputing: Candidate | None = None
@@ -193,7 +193,7 @@ def predicted(
     copies = (
         relayouts_in(schedule, machine),
         fused_products_in(schedule, machine),
-        read_shifted_in(schedule, machine),
+        read_repeatedly_in(schedule, machine),
     )
     return Candidate(schedule, makers, peak, seconds, taking, fused, *copies)
 

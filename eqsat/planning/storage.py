@@ -22,7 +22,7 @@ from eqsat.ir.merging import Merging
 from eqsat.ir.ops import Const, Dot, Fold, Iota, Leaf, Map, Op, Opaque, Operation, Reduce
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, dependencies, work_of
-from eqsat.planning.shifted_reads import read_shifted
+from eqsat.planning.repeated_reads import read_repeatedly
 from eqsat.targets.machine import Machine
 
 
@@ -97,7 +97,7 @@ class _Facts:
                 continue
             for position in model.read_operands(term.op, term.args):
                 always.add(_read_from(term.args[position], model.machine).number)
-        always.update(read_shifted(block, model.machine))
+        always.update(read_repeatedly(block, model.machine))
         if model.machine.stores_gathers:
             always.update(_gathered(block, always))
         always.update(_written_often(block, always, model))

@@ -189,6 +189,7 @@ GPU = Machine(
     cheap_uses=2,
     most_copies=0,
     shifted_work=0.0,
+    repeated_work=0.0,
     stores_gathers=False,
     # Column reductions: 4,000 entries are reduced in one step, 5,000 in two (jaxlib 0.10, for an H100).
     split_reduction=1 << 14,

@@ -54,6 +54,7 @@ TPU = Machine(
     cheap_uses=1 << 10,
     most_copies=0,
     shifted_work=0.0,
+    repeated_work=0.0,
     stores_gathers=False,
     stores_broadcasts=True,
     fuses_extremes=True,

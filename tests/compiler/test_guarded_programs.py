@@ -93,7 +93,7 @@ def test_a_plan_says_what_is_tested_and_what_both_programs_take(optimized: Any) 
     assert type(plan).from_json(plan.to_json()).guard == plan.guard
 
 
-def test_loops_in_either_program_store_what_they_read_shifted(twice: Path) -> None:
+def test_loops_in_either_program_store_what_they_read_repeatedly(twice: Path) -> None:
     def fn(x: Any, y: Any, v: Any, u: Any) -> Any:
         def step(u: Any, _: Any) -> Any:
             grown = jnp.exp(-jnp.abs(u) * jnp.sin(u)) * 0.5

@@ -1,4 +1,4 @@
-"""What is stored since shifted parts of it are read: otherwise the work multiplies from step to step."""
+"""What is stored since it is read again and again: otherwise the work multiplies from step to step."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import pytest
 
 import eqsat
 from eqsat.backend.stored_values import FUNCTION
+from eqsat.planning.blocks import Compute
 from eqsat.planning.loops import build
-from eqsat.planning.shifted_reads import read_shifted
+from eqsat.planning.repeated_reads import read_repeatedly
 from eqsat.targets.catalogue import find_target
 from eqsat.targets.cpu import CPU
 from tests.stages import lowered, normal
@@ -81,7 +82,7 @@ def test_what_is_stored_keeps_its_bits(value: float, dtype: Any) -> None:
 
 def test_nothing_is_stored_outside_of_loops_or_where_the_compiler_does() -> None:
     program, _ = lowered(steps(3), normal(40, 30), normal(40, 30))
-    assert read_shifted(build(program), CPU) == frozenset()
+    assert read_repeatedly(build(program), CPU) == frozenset()
     plan = eqsat.optimize(lambda x: jnp.tanh(x @ x.T).sum(0), budget="600kB").plan(normal(900, 30))
     assert plan.loops
     assert "stored(" not in str(plan.source)
@@ -119,7 +120,7 @@ def test_few_entries_are_no_reason_to_store_all() -> None:
             return jnp.sum(kernel, 1) + read(kernel), None
 
         program, _ = lowered(lambda x: jax.lax.scan(body, x, length=3), normal(300))
-        return sum(len(read_shifted(block, CPU)) for block in build(program).blocks())
+        return sum(len(read_repeatedly(block, CPU)) for block in build(program).blocks())
 
     columns = [lambda kernel, column=column: jnp.tanh(kernel[:, column]) for column in (0, 9, 99)]
     assert looped(lambda kernel: sum(read(kernel) for read in columns)) == 0
@@ -140,7 +141,7 @@ def test_only_what_runs_again_is_a_loop(around: str | None, count: int) -> None:
         return jax.lax.while_loop(lambda u: jnp.sum(u) < which, step, u)
 
     program, _ = lowered(fn, normal(40, 30), normal(40, 30), np.float32(1))
-    stored = [block for block in build(program).blocks() if read_shifted(block, CPU)]
+    stored = [block for block in build(program).blocks() if read_repeatedly(block, CPU)]
     assert len(stored) == count
     assert all(block.iterates for block in stored)
 
@@ -148,4 +149,42 @@ def test_only_what_runs_again_is_a_loop(around: str | None, count: int) -> None:
 def test_machines_that_need_no_such_help_have_none() -> None:
     assert find_target("h100").machine.shifted_work == 0
     program, _ = lowered(steps(3), normal(40, 30), normal(40, 30))
-    assert read_shifted(build(program), replace(CPU, shifted_work=0.0)) == frozenset()
+    assert read_repeatedly(build(program), replace(CPU, shifted_work=0.0)) == frozenset()
+
+
+def outer_products(x: Any, w: Any) -> Any:
+    """The derivative by one matrix for each of many inputs, as recurrent networks add it up step by step."""
+
+    def step(total: Any, row: Any) -> tuple[Any, None]:
+        gate = jnp.tanh(row @ w)
+        change = gate
+        for power in range(6):
+            change = change * (1 - gate) + power * gate
+        return total + row[:, :, None] * change[:, None, :], None
+
+    return jax.lax.scan(step, jnp.zeros((x.shape[1], *w.shape)), x)[0]
+
+
+def test_a_vector_is_stored_before_it_is_repeated_along_the_rows_of_a_matrix() -> None:
+    program, _ = lowered(outer_products, normal(3, 4, 50), normal(50, 60))
+    blocks = [block for block in build(program).blocks() if read_repeatedly(block, CPU)]
+    (block,) = blocks
+    (number,) = read_repeatedly(block, CPU)
+    steps = [step for step in block.steps if isinstance(step, Compute)]
+    (term,) = [step.term for step in steps if step.term.number == number]
+    assert sorted(axis.size for axis in term.axes) == [4, 60]
+    assert not any(read_repeatedly(one, replace(CPU, repeated_work=0.0)) for one in build(program).blocks())
+
+
+@pytest.mark.parametrize("power", [2, 40])
+def test_what_few_read_or_what_takes_little_is_not_stored(power: int) -> None:
+    """Few entries read each, or few operations follow the last one whose result is stored anyway."""
+
+    def step(total: Any, row: Any) -> tuple[Any, None]:
+        change = jnp.tanh(row) if power > 2 else row
+        for _ in range(2 if power > 2 else 20):
+            change = change * row + 1
+        return total + change[:, None] * jnp.ones((1, power)), None
+
+    program, _ = lowered(lambda x: jax.lax.scan(step, jnp.zeros((50, power)), x)[0], normal(3, 50))
+    assert not any(read_repeatedly(block, CPU) for block in build(program).blocks())

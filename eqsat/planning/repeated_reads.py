@@ -1,11 +1,13 @@
-"""Values that the body of a loop stores, since it reads shifted parts of them: neighbours, as a stencil does.
+"""Values that the body of a loop stores, since it would compute them again wherever it reads them.
 
-The loop may be one over chunks, or one of control flow, whose iterations are steps of a simulation or of its
-derivative.
+It does so for shifted parts, such as neighbours of which a stencil reads several, and for what is repeated
+along further axes, as the vectors of an outer product are. The loop may be one over chunks, or one of control
+flow, whose iterations are steps of a simulation or of its derivative.
 
 A compiler that computes such a value on the fly does so for each part, since entries at other places are
 other computations. If the value is itself made of parts of another one, as after several steps of a
-simulation, the work multiplies from step to step.
+simulation, the work multiplies from step to step. What is repeated is computed for each entry that reads it,
+but for its last expensive operation: the compiler stores the result of that.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import math
 from collections.abc import Collection, Mapping
 from weakref import WeakKeyDictionary
 
-from eqsat.engine.storage_model import JOINS, VIEW_OPERATIONS, VIEW_PRIMITIVES
+from eqsat.engine.storage_model import JOINS, VIEW_OPERATIONS, VIEW_PRIMITIVES, is_expensive
 from eqsat.ir.dtypes import is_extended
 from eqsat.ir.ops import Chunk, Const, Iota, Map, Opaque, Operation, Rename
 from eqsat.ir.term import Term
@@ -27,31 +29,65 @@ SAME_PLACES = frozenset({"reshape", "squeeze", "bitcast_convert_type", "merge"})
 GATHERED = 3.0
 """What it costs to compute where an entry is gathered from, in elementwise operations."""
 
-_FOUND: WeakKeyDictionary[Block, dict[float, frozenset[int]]] = WeakKeyDictionary()
+REPEATED = 8
+"""Values are worth storing if so many entries, or more, read each of theirs: a choice."""
+
+_FOUND: WeakKeyDictionary[Block, dict[tuple[float, float], frozenset[int]]] = WeakKeyDictionary()
 
 
-def read_shifted(block: Block, machine: Machine) -> frozenset[int]:
+def read_repeatedly(block: Block, machine: Machine) -> frozenset[int]:
     """The numbers of the values of a block that are stored so; there are none if it is in no loop.
 
     Those are values that would cost more than `machine.shifted_work` elementwise operations for each entry to
-    compute again for all parts but one. There are none if that is 0.
+    compute again for all parts but one, and those of `machine.repeated_work` operations that many entries
+    read. There are none of a kind if that is 0.
     """
-    if not (machine.shifted_work and block.iterates):
+    if not block.iterates:
         return frozenset()
+    key = machine.shifted_work, machine.repeated_work
     found = _FOUND.setdefault(block, {})
-    if machine.shifted_work not in found:
-        found[machine.shifted_work] = frozenset(_read_shifted(block, machine.shifted_work))
-    return found[machine.shifted_work]
+    if key not in found:
+        terms = [step.term for step in block.steps if isinstance(step, Compute)]
+        shifted = _read_shifted(terms, machine.shifted_work) if machine.shifted_work else []
+        repeated = _read_along_axes(terms, machine) if machine.repeated_work else []
+        found[key] = frozenset([*shifted, *repeated])
+    return found[key]
 
 
-def read_shifted_in(schedule: Schedule, machine: Machine) -> dict[Block, frozenset[int]]:
+def read_repeatedly_in(schedule: Schedule, machine: Machine) -> dict[Block, frozenset[int]]:
     """By block, these values, for a whole schedule."""
-    found = ((block, read_shifted(block, machine)) for block in schedule.block.blocks())
+    found = ((block, read_repeatedly(block, machine)) for block in schedule.block.blocks())
     return {block: here for block, here in found if here}
 
 
-def _read_shifted(block: Block, most: float) -> list[int]:
-    terms = [step.term for step in block.steps if isinstance(step, Compute)]
+def _read_along_axes(terms: list[Term], machine: Machine) -> list[int]:
+    """The values of which many entries of an elementwise function read each entry."""
+    repeats: dict[int, float] = {}
+    for term in reversed(terms):
+        entries, views = _entries(term), _moves(term) == "same"
+        for arg in term.args if entries else ():
+            again = repeats.get(term.number, 1.0) if views else 1.0
+            if isinstance(term.op, Map):
+                again = entries / max(1, _entries(arg))
+            repeats[arg.number] = max(repeats.get(arg.number, 1.0), again)
+    found: list[int] = []
+    work: dict[int, float] = {}
+    for term in terms:
+        own = _own_work(term)
+        cost = (
+            0.0 if own is None else own + sum(work.get(arg.number, 0.0) for arg in dict.fromkeys(term.args))
+        )
+        if isinstance(term.op, Map) and is_expensive(term.op, machine):
+            cost = 0.0
+        if cost >= machine.repeated_work and repeats.get(term.number, 1.0) >= REPEATED and _is_array(term):
+            found.append(term.number)
+            cost = 0.0
+        work[term.number] = cost
+    return found
+
+
+def _read_shifted(terms: list[Term], most: float) -> list[int]:
+    """The values of which shifted parts are read."""
     places = _places(terms)
     found: list[int] = []
     work: dict[int, float] = {}
