@@ -59,7 +59,7 @@ class Candidate:
     - `seconds`: the time of its computations, by the cost model.
     - `taking`: the time to allocate its memory.
     - `fused`: whether XLA's own fusions should make it faster, if there is room for the values they hide.
-    - `read_repeatedly`: by block, the values that are stored since all their readers would compute them again.
+    - `read_repeatedly`: by block, the values that are stored since readers would compute them again.
     - `branches`: for a program that tests its data, the program for any data, and the one for data that
       passes.
     - `tests`: its tests, as text.
