@@ -29,6 +29,10 @@ MANY = 64
 """So long an axis can be split finely enough for most budgets."""
 
 
+LARGEST = 16
+"""Terms of less than one such part of the largest one are not among the largest."""
+
+
 def computed(program: Program, known: bool = False) -> Iterator[tuple[Term, frozenset[Axis]]]:
     """The terms that a program computes, each with the axes along which a loop around it makes it smaller.
 
@@ -62,8 +66,9 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
 
     An axis is weighted by the sum of its terms' squared sizes, so that one large value outweighs many small
     ones. Values that only slices are taken of do not count if the slices are known to be computed otherwise.
-    Axes of tiles come first: only they pass through window operations. Then come those that all of the terms
-    have. From the third on, an axis of terms that have none of those before comes first.
+    Axes of tiles come first: only they pass through window operations. Then come those that pass through the
+    largest terms where others do not, and those that all of the terms have. From the third on, an axis of
+    terms that have none of those before comes first.
     """
     sliced = {
         whole.number: other
@@ -79,9 +84,11 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
         weight[axis] = max(weight.get(axis, 0), other)
     first = tile_axes(program)
     everywhere = {axis for axis in _shared_axes(program, threshold) if axis.size >= MANY}
+    passing = {axis for axis in _passing_axes(program, threshold) if axis.size >= MANY}
 
     def preference(axis: Axis) -> tuple[float, ...]:
-        return axis not in first, axis not in everywhere, -weight[axis] * math.log(axis.size + 1), axis.id
+        early = axis in first, axis in passing, axis in everywhere
+        return (*(not each for each in early), -weight[axis] * math.log(axis.size + 1), axis.id)
 
     ranked = sorted(weight, key=preference)
     return tuple(_covering(program, threshold, ranked))
@@ -115,6 +122,19 @@ def _shared_axes(program: Program, threshold: float) -> frozenset[Axis]:
     """The axes that every term over so many bytes has: one loop makes all of them smaller."""
     found = [axes for term, axes in computed(program) if term.bytes > threshold]
     return frozenset[Axis].intersection(*found) if found else frozenset()
+
+
+def _passing_axes(program: Program, threshold: float) -> frozenset[Axis]:
+    """The axes that the largest terms have and no call among them needs whole, if such calls need others so.
+
+    A chunk along another axis would take all that such a call is given.
+    """
+    largest = max((term.bytes for term, axes in computed(program) if axes), default=0)
+    threshold = max(threshold, largest / LARGEST)
+    terms = [term for term, _ in computed(program) if term.bytes > threshold]
+    calls = [term.op.call for term in terms if isinstance(term.op, Opaque)]
+    whole = frozenset[Axis]().union(*(call.whole for call in calls))
+    return _shared_axes(program, threshold) - whole if whole else whole
 
 
 def _weights(program: Program, threshold: float) -> dict[Axis, int]:

@@ -80,3 +80,33 @@ def test_other_names_of_axes_are_no_parts() -> None:
 def test_inputs_do_not_make_an_axis_large() -> None:
     program, _ = lowered(lambda x: jnp.sum(x), normal(1000))
     assert large_axes(program, 1000) == ()
+
+
+def interval_means(y: jax.Array, w: jax.Array) -> jax.Array:
+    """Isotonic regression by the formula of maxima of minima over a table of all intervals."""
+    sums, weights = (jnp.concatenate([jnp.zeros(1), jnp.cumsum(each)]) for each in (w * y, w))
+    inside = jnp.arange(y.size)[:, None] <= jnp.arange(y.size)
+    means = (sums[None, 1:] - sums[:-1, None]) / jnp.maximum(weights[None, 1:] - weights[:-1, None], 1e-6)
+    lowest = jax.lax.cummin(jnp.where(inside, means, jnp.inf), axis=1, reverse=True)
+    return jnp.diagonal(jax.lax.cummax(jnp.where(inside, lowest, -jnp.inf), axis=0))
+
+
+def bootstrapped(y: jax.Array, w: jax.Array) -> jax.Array:
+    fit = interval_means(y, jnp.ones_like(y))
+    return jnp.sort(jax.vmap(interval_means, (None, 0))(y, w) - fit, axis=0)[2]
+
+
+def test_an_axis_that_passes_through_the_largest_calls_comes_first() -> None:
+    """The cumulative extremes of tables need their rows and columns whole, but not all of the tables."""
+    program, _ = lowered(bootstrapped, normal(300), 1 + jnp.abs(normal(70, 300)))
+    largest = 70 * 300 * 300 * 4
+    assert large_axes(program, largest // 1024)[0].size == 70
+
+
+def test_a_batch_of_cumulative_extremes_is_chunked() -> None:
+    y, w = jnp.sort(normal(300)), 1 + jnp.abs(normal(70, 300))
+    optimized = eqsat.optimize(bootstrapped, budget="4MB")
+    plan = optimized.plan(y, w)
+    assert plan.peak_bytes <= 4_000_000
+    assert len(plan.loops) == 1
+    np.testing.assert_allclose(optimized(y, w), jax.jit(bootstrapped)(y, w), rtol=1e-5, atol=1e-6)
