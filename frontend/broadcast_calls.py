@@ -17,6 +17,7 @@ from eqsat.frontend.draft import View
 from eqsat.frontend.passing import passing_dimensions
 from eqsat.frontend.passing_registry import Passing
 from eqsat.frontend.registry import Views
+from eqsat.ir.dtypes import is_extended
 
 if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering
@@ -34,7 +35,7 @@ PRIMITIVES = SLICES | {
 def called_once(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     """The results, by a call without the dimensions that no operand varies along; None if there are none."""
     name = equation.primitive.name
-    if name not in PRIMITIVES:
+    if name not in PRIMITIVES or any(is_extended(view.dtype) for view in operands):
         return None
     groups = _shortened(equation) if name in SLICES else passing_dimensions(equation)
     gone = [group for group in groups if _is_broadcast(lowering, operands, group)]

@@ -143,7 +143,7 @@ class Loop:
         entries = add_all(carry.entry, axes=(0,))
         if carry.kind == "add":
             known = self.starts[carry.carry]
-            if known == 0 and not np.signbit(known):
+            if known == 0 and not np.signbit([np.real(known), np.imag(known)]).any():
                 return entries
             if not known and jnp.issubdtype(start.dtype, jnp.inexact):
                 raise NotRetraceable("-0, and -0 added to it, would become 0")

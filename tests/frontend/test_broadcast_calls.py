@@ -13,7 +13,7 @@ import pytest
 import eqsat
 from eqsat.ir.axis import layout_shape
 from eqsat.ir.ops import Opaque
-from tests.stages import check_meaning, normal, ops
+from tests.stages import check_meaning, lowered, normal, ops
 
 PLACES = np.array([3, 0, 3, 5, -1, 9])
 
@@ -96,3 +96,16 @@ def test_a_batch_goes_through_an_associative_scan() -> None:
     optimized = eqsat.optimize(fn, budget="1MB")
     assert optimized.plan(decay, x).peak_bytes <= 1_000_000
     np.testing.assert_allclose(optimized(decay, x), jax.jit(fn)(decay, x), rtol=1e-4)
+
+
+def test_slices_of_one_key_for_all_stay_calls() -> None:
+    """Keys have no numbers that could be broadcast again."""
+
+    def drawn(x: Any) -> Any:
+        keys = jnp.broadcast_to(jax.random.key(3), (8,))[2:5]
+        return x + jax.vmap(lambda key: jax.random.normal(key, (4,)))(keys).sum(0)
+
+    program, _ = lowered(drawn, normal(4))
+    assert "slice" in {op.call.primitive.name for op in ops(program, Opaque)}
+    optimized = eqsat.optimize(drawn, budget="1MB")
+    np.testing.assert_allclose(optimized(normal(4)), jax.jit(drawn)(normal(4)), rtol=1e-6)

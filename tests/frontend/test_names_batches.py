@@ -85,6 +85,10 @@ def whole_numbers(x: Any, y: Any) -> Any:
     )
 
 
+def complex_sums(x: Any, y: Any) -> Any:
+    return lax.scan(lambda c, row: (c + jnp.exp(1j * row), None), jnp.zeros(3, complex), x)[0]
+
+
 def from_the_last(x: Any, y: Any) -> Any:
     return lax.scan(lambda c, row: (c + 1, row * c), 2, x, reverse=True)
 
@@ -124,6 +128,7 @@ BATCHES = [
     counted,
     extremes_of_blocks,
     whole_numbers,
+    complex_sums,
     from_the_last,
     drawn("threefry2x32"),
 ]
