@@ -93,6 +93,8 @@ class Loop:
         before, after = self._carried
         pairs = zip(before, after, self.counters, strict=True)
         others = {one: other for one, other, counter in pairs if not counter and one is not other}
+        if any(isinstance(other, Literal) for other in others.values()):
+            return False
         made: set[Any] = set()
         for equation in self.body.jaxpr.eqns:
             if equation.primitive.name in PASSING | KINDS.keys() or called(equation) is not None:
