@@ -61,7 +61,7 @@ def test_what_is_too_big_is_traced_to_the_source_through_loops_and_gradients() -
     assert places[first].function.endswith("iteration")
     assert any(tensor.place and tensor.place.gradient for tensor in plan.too_big)
     (stacked, *_) = plan.too_big
-    assert str(stacked) == "float32[w.0:3000, x.1:2000, iteration:4]"
+    assert str(stacked) == "float32[w.0:3000, x.0:4, x.1:2000]"
     assert str(plan.loops[-1].places[0]).endswith(f"test_plan.py:{first} in iteration, its gradient")
 
 
