@@ -16,6 +16,9 @@ from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.ir.tiled_values import tiled_values
 
+ADDING = ({"add", "add_any", "sub"}, {"max"}, {"min"}, {"and"}, {"or"})
+"""The functions that add entries to a carry: each of these by itself."""
+
 
 def with_exact_forms(program: Program) -> Program:
     """The program without them, also inside of bodies."""
@@ -37,7 +40,7 @@ def with_exact_forms(program: Program) -> Program:
 def is_batched(term: Term) -> bool:
     """Whether a term is a result of a scan whose iterations could be a batch: what it equals is one.
 
-    Such iterations need nothing of each other, except for how many there were.
+    Such iterations need nothing of each other, except for how many there were, and add to what they carry.
     """
     if not isinstance(term.op, Opaque) or not isinstance(term.op.call.control, Scan):
         return False
@@ -45,9 +48,10 @@ def is_batched(term: Term) -> bool:
     (body,) = call.bodies
     results = {source: result for result, source in enumerate(control.carried)}
     for leaf, source in operands_of(body):
-        if source not in results or _is_known(leaf, body.program.outputs[results[source]].term):
+        if source not in results or _is_known(leaf, after := body.program.outputs[results[source]].term):
             continue
-        if results_among(call, dependent(call, [leaf])) - {results[source]}:
+        depending = dependent(call, [leaf])
+        if results_among(call, depending) != {results[source]} or not _adds(leaf, after, depending):
             return False
     return True
 
@@ -59,3 +63,17 @@ def _is_known(before: Term, after: Term) -> bool:
     if before.axes or after.op != Map("add", before.dtype) or before not in after.args:
         return False
     return all(arg is before or isinstance(arg.op, Const) for arg in after.args)
+
+
+def _adds(before: Term, after: Term, depending: set[int]) -> bool:
+    """Whether a carry is what it was, with entries added that do not depend on it."""
+    used: set[str] = set()
+    while after is not before:
+        carries = [arg for arg in after.args if arg.number in depending]
+        if not isinstance(after.op, Map) or len(carries) != 1:
+            return False
+        if after.op.name == "sub" and carries[0] is not after.args[0]:
+            return False
+        used.add(after.op.name)
+        (after,) = carries
+    return any(used <= names for names in ADDING)

@@ -28,9 +28,8 @@ PARTS = frozenset({"slice", "pad"})
 MANY = 64
 """So long an axis can be split finely enough for most budgets."""
 
-
 LARGEST = 16
-"""Terms of less than one such part of the largest one are not among the largest."""
+"""Terms of less than one such part of the largest one are not among the largest: a choice, not measured."""
 
 
 def computed(program: Program, known: bool = False) -> Iterator[tuple[Term, frozenset[Axis]]]:

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from itertools import takewhile
 from weakref import WeakKeyDictionary
 
 from eqsat.engine.storage_model import JOINS, VIEW_OPERATIONS, VIEW_PRIMITIVES, is_expensive
 from eqsat.ir.dtypes import is_extended
+from eqsat.ir.memory_order import Order, memory_order
 from eqsat.ir.ops import Chunk, Const, Iota, Map, Opaque, Operation, Rename
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Schedule
@@ -32,19 +34,19 @@ GATHERED = 3.0
 REPEATED = 8
 """Values are worth storing if so many entries, or more, read each of theirs: a choice."""
 
-_FOUND: WeakKeyDictionary[Block, dict[tuple[float, float], frozenset[int]]] = WeakKeyDictionary()
+_FOUND: WeakKeyDictionary[Block, dict[tuple[float, ...], frozenset[int]]] = WeakKeyDictionary()
 
 
 def read_repeatedly(block: Block, machine: Machine) -> frozenset[int]:
     """The numbers of the values of a block that are stored so; there are none if it is in no loop.
 
     Those are values that would cost more than `machine.shifted_work` elementwise operations for each entry to
-    compute again for all parts but one, and those of `machine.repeated_work` operations that many entries
-    read. There are none of a kind if that is 0.
+    compute again for all parts but one, and those of `machine.repeated_work` operations that are repeated
+    along an axis. There are none of a kind if that is 0.
     """
     if not block.iterates:
         return frozenset()
-    key = machine.shifted_work, machine.repeated_work
+    key = machine.shifted_work, machine.repeated_work, machine.repeated_run
     found = _FOUND.setdefault(block, {})
     if key not in found:
         terms = [step.term for step in block.steps if isinstance(step, Compute)]
@@ -61,29 +63,54 @@ def read_repeatedly_in(schedule: Schedule, machine: Machine) -> dict[Block, froz
 
 
 def _read_along_axes(terms: list[Term], machine: Machine) -> list[int]:
-    """The values of which many entries of an elementwise function read each entry."""
-    repeats: dict[int, float] = {}
-    for term in reversed(terms):
-        entries, views = _entries(term), _moves(term) == "same"
-        for arg in term.args if entries else ():
-            again = repeats.get(term.number, 1.0) if views else 1.0
-            if isinstance(term.op, Map):
-                again = entries / max(1, _entries(arg))
-            repeats[arg.number] = max(repeats.get(arg.number, 1.0), again)
+    """The values that an elementwise function repeats along an axis outside of long runs of their entries.
+
+    Along the last axis in memory, a repeated value is kept in a register. Where its runs are short, the loop
+    that reads it is no faster for storing it.
+    """
+    orders = _orders(terms)
+    repeated = {
+        arg.number
+        for term in terms
+        if (order := orders.get(term.number)) is not None
+        for arg in term.args
+        if _entries(term) >= REPEATED * _entries(arg) and _run(arg, order) >= machine.repeated_run
+    }
     found: list[int] = []
     work: dict[int, float] = {}
     for term in terms:
         own = _own_work(term)
-        cost = (
-            0.0 if own is None else own + sum(work.get(arg.number, 0.0) for arg in dict.fromkeys(term.args))
-        )
+        below = (work.get(arg.number, 0.0) for arg in dict.fromkeys(term.args))
+        cost = 0.0 if own is None else own + sum(below)
         if isinstance(term.op, Map) and is_expensive(term.op, machine):
             cost = 0.0
-        if cost >= machine.repeated_work and repeats.get(term.number, 1.0) >= REPEATED and _is_array(term):
+        if cost >= machine.repeated_work and term.number in repeated and _is_array(term):
             found.append(term.number)
             cost = 0.0
         work[term.number] = cost
     return found
+
+
+def _orders(terms: list[Term]) -> dict[int, Order]:
+    """The order in memory of elementwise functions, as far as an array of the same axes gives it."""
+    orders: dict[int, Order] = {}
+    maps = [term for term in terms if isinstance(term.op, Map)]
+    for term in maps:
+        alike = (arg for arg in term.args if arg.axes == term.axes)
+        given = (orders.get(arg.number) or memory_order(arg) for arg in alike)
+        if (order := next(filter(None, given), None)) is not None:
+            orders[term.number] = order
+    for term in reversed(maps):
+        if (order := orders.get(term.number)) is not None:
+            for arg in term.args:
+                if arg.axes == term.axes:
+                    orders.setdefault(arg.number, order)
+    return orders
+
+
+def _run(term: Term, order: Order) -> int:
+    """How many entries of a term lie one after the other in an array that repeats it."""
+    return math.prod(axis.size for axis in takewhile(term.axes.__contains__, reversed(order)))
 
 
 def _read_shifted(terms: list[Term], most: float) -> list[int]:

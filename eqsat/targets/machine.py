@@ -61,8 +61,9 @@ class Machine:
       index it; 0 if there is no limit.
     - `shifted_work`: what several shifted parts of are read is stored in a loop, if to compute it for all but
       one of them takes more elementwise operations for each entry; 0: nothing is.
-    - `repeated_work`: what is read for many entries each is stored in a loop, if it takes so many elementwise
-      operations beyond the last expensive one; 0: nothing is.
+    - `repeated_work`: what is repeated along an axis is stored in a loop, if it takes so many elementwise
+      operations beyond the last expensive one; 0: nothing is. `repeated_run`: and if so many of its entries
+      lie one after the other.
     - `stores_gathers`: whether gathered values are stored if a part of them is read along more axes.
     - `split_reduction`: a longer reduction is done in two steps, of about the root of its length each, and
       the results of the first step are stored; 0 if none is.
@@ -148,6 +149,7 @@ class Machine:
     most_copies: int = 15  # measured, jaxlib 0.10
     shifted_work: float = 12.0  # measured, jaxlib 0.10
     repeated_work: float = 8.0  # measured, jaxlib 0.10
+    repeated_run: int = 96  # measured, jaxlib 0.10
     stores_gathers: bool = True  # measured, jaxlib 0.10
     split_reduction: int = 0
     split_columns: int = 0

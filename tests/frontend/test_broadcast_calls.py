@@ -94,7 +94,9 @@ def test_a_batch_goes_through_an_associative_scan() -> None:
     x, decay = normal(8, 512, 16), np.full(16, 0.9, np.float32)
     fn = jax.grad(lambda decay, x: jnp.tanh(recurrence(x, decay)).mean())
     optimized = eqsat.optimize(fn, budget="1MB")
-    assert optimized.plan(decay, x).peak_bytes <= 1_000_000
+    plan = optimized.plan(decay, x)
+    assert plan.peak_bytes <= 1_000_000
+    assert {loop.label for loop in plan.loops} == {"x.0"}
     np.testing.assert_allclose(optimized(decay, x), jax.jit(fn)(decay, x), rtol=1e-4)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,8 +10,13 @@ import pytest
 from jax import lax
 
 import eqsat
+from eqsat.ir.control import Scan
 from eqsat.ir.exact_forms import is_batched, with_exact_forms
+from eqsat.ir.ops import Opaque
+from eqsat.ir.program import Program
+from eqsat.ir.term import Term
 from eqsat.ir.tiled_values import tiled_values, with_tiles
+from tests.frontend.test_names_batches import BATCHES
 from tests.stages import lowered, normal
 
 SAME = {"window_strides": (1, 1), "padding": "SAME", "dimension_numbers": ("NHWC", "HWIO", "NHWC")}
@@ -54,6 +60,36 @@ def test_a_loop_that_carries_nothing_is_no_batch() -> None:
     assert not batches[1]
     # Sorting has a name in both.
     assert any(inner.equalities for inner in exact.inside(known=True))
+
+
+@pytest.mark.parametrize("fn", BATCHES)
+def test_no_loop_is_a_batch(fn: Callable[..., Any]) -> None:
+    program, _ = lowered(fn, normal(9, 3), normal(7, 3))
+
+    def known_loops(program: Program) -> list[Term]:
+        wholes = (whole for whole, _ in program.equalities if isinstance(whole.op, Opaque))
+        return [whole for whole in wholes if isinstance(whole.op.call.control, Scan)]
+
+    assert known_loops(program)
+    assert not known_loops(with_exact_forms(program))
+
+
+@pytest.mark.parametrize(
+    ("step", "batch"),
+    [
+        (lambda c, row: c + row, True),
+        (lambda c, row: jnp.maximum(c - row, row), False),
+        (lambda c, row: 0.5 * c + row, False),
+        (lambda c, row: row - c, False),
+    ],
+)
+def test_a_recurrence_is_no_batch_though_nothing_else_reads_its_carry(step: Any, batch: bool) -> None:
+    """It may be the body of an operation, whose name stays."""
+    program, _ = lowered(
+        lambda x: lax.scan(lambda c, row: (step(c, row), None), jnp.zeros(3), x)[0], normal(9, 3)
+    )
+    (output,) = program.outputs
+    assert is_batched(output.term) == batch
 
 
 @pytest.mark.parametrize("accuracy", ["exact", "reassociates"])

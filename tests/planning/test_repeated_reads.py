@@ -166,25 +166,41 @@ def outer_products(x: Any, w: Any) -> Any:
 
 
 def test_a_vector_is_stored_before_it_is_repeated_along_the_rows_of_a_matrix() -> None:
-    program, _ = lowered(outer_products, normal(3, 4, 50), normal(50, 60))
+    program, _ = lowered(outer_products, normal(3, 4, 50), normal(50, 120))
     blocks = [block for block in build(program).blocks() if read_repeatedly(block, CPU)]
     (block,) = blocks
     (number,) = read_repeatedly(block, CPU)
     steps = [step for step in block.steps if isinstance(step, Compute)]
     (term,) = [step.term for step in steps if step.term.number == number]
-    assert sorted(axis.size for axis in term.axes) == [4, 60]
+    assert sorted(axis.size for axis in term.axes) == [4, 120]
     assert not any(read_repeatedly(one, replace(CPU, repeated_work=0.0)) for one in build(program).blocks())
 
 
-@pytest.mark.parametrize("power", [2, 40])
-def test_what_few_read_or_what_takes_little_is_not_stored(power: int) -> None:
-    """Few entries read each, or few operations follow the last one whose result is stored anyway."""
+def scaled(x: Any, along: int, cheap: int, repeats: int) -> Any:
+    """A sum of matrices, of which each repeats a vector along an axis."""
 
     def step(total: Any, row: Any) -> tuple[Any, None]:
-        change = jnp.tanh(row) if power > 2 else row
-        for _ in range(2 if power > 2 else 20):
-            change = change * row + 1
-        return total + change[:, None] * jnp.ones((1, power)), None
+        change = jnp.tanh(row)
+        for _ in range(cheap):
+            change = change * row
+        return total + jnp.expand_dims(change, along) * 2, None
 
-    program, _ = lowered(lambda x: jax.lax.scan(step, jnp.zeros((50, power)), x)[0], normal(3, 50))
-    assert not any(read_repeatedly(block, CPU) for block in build(program).blocks())
+    shape = (repeats, x.shape[1]) if along == 0 else (x.shape[1], repeats)
+    return jax.lax.scan(step, jnp.zeros(shape), x)[0]
+
+
+@pytest.mark.parametrize(
+    ("length", "along", "cheap", "repeats", "stored"),
+    [
+        (200, 0, 10, 40, True),
+        (200, 0, 10, 4, False),  # Few entries read each.
+        (200, 0, 3, 40, False),  # Few operations follow the last one whose result is stored anyway.
+        (200, 1, 10, 40, False),  # Entries that read one lie one after the other.
+        (30, 0, 10, 40, False),  # Runs are short.
+    ],
+)
+def test_what_takes_much_along_long_runs_is_stored(
+    length: int, along: int, cheap: int, repeats: int, stored: bool
+) -> None:
+    program, _ = lowered(lambda x: scaled(x, along, cheap, repeats), normal(3, length))
+    assert any(read_repeatedly(block, CPU) for block in build(program).blocks()) == stored
