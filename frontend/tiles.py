@@ -305,16 +305,6 @@ class _Tiled:
         found = [one.windows[whole].dimension for one in self._all if whole in one.windows]
         return found[0] if found else None
 
-    def _given_row(self, whole: Value) -> int | None:
-        """The same in the variable that it is, which may lack a dimension of length 1."""
-        flat, row = self.image.flat, self._row(whole)
-        variable: Any = flat.variables[whole].var
-        shape, given = flat.avals[whole].shape, variable.aval.shape
-        if row is None or shape == given:
-            return row
-        kept = next(d for d in range(len(shape)) if (*shape[:d], *shape[d + 1 :]) == given)
-        return None if row == kept else row - (row > kept)
-
     def tiling(self) -> Tiling:
         """The values by tiles, as a program."""
         flat = self.image.flat
@@ -325,7 +315,9 @@ class _Tiled:
             for target in self.targets
         )
         inputs = tuple(flat.variables[one] for one in self.wholes)
-        rows = tuple(map(self._given_row, self.wholes))
+        # What lacks a dimension of length 1 is read as a whole.
+        same = (aval.shape == flat.avals[one].shape for aval, one in zip(given, self.wholes, strict=True))
+        rows = tuple(self._row(one) if alike else None for alike, one in zip(same, self.wholes, strict=True))
         return Tiling(jax.make_jaxpr(self._joined)(*avals), inputs, rows, results)
 
     def _parts(self, target: Target) -> tuple[int, int] | None:
