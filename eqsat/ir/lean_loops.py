@@ -5,6 +5,7 @@ from __future__ import annotations
 from eqsat.ir.carried_histories import with_histories_carried
 from eqsat.ir.constant_carries import with_constant_carries
 from eqsat.ir.loop_fission import with_loop_fission
+from eqsat.ir.loop_invariants import with_loop_invariants
 from eqsat.ir.outer_operands import with_outer_operands
 from eqsat.ir.program import Program
 from eqsat.ir.reversed_loops import with_reversed_loops
@@ -20,5 +21,8 @@ def with_lean_loops(program: Program, exact: bool = False) -> Program:
     - `exact`: whether results must stay the same to the last bit.
     """
     program = with_histories_carried(with_reversed_loops(program), exact)
-    program = with_loop_fission(with_scalar_expansion(with_constant_carries(program)))
+    program = with_constant_carries(program)
+    if not exact:
+        program = with_loop_invariants(program)
+    program = with_loop_fission(with_scalar_expansion(program))
     return with_unread_results(with_outer_operands(program))

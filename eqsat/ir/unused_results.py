@@ -104,14 +104,42 @@ def trimmed(call: Call, args: Sequence[Term], used: set[int]) -> Trimmed | None:
     sources = {
         source for body, program in zip(call.bodies, programs, strict=True) for source in _read(program, body)
     }
-    control = call.control
-    starts = {place for number, place in enumerate(carried(_given(control))) if number in kept}
+    control = _given(call.control)
+    starts = {place for number, place in enumerate(carried(control)) if number in kept}
     if isinstance(control, Switch):
         starts = {0}
     operands = sorted(sources | starts)
     alike = all(program is body.program for program, body in zip(programs, call.bodies, strict=True))
     if alike and len(kept) == len(call.out_layouts) and len(operands) == len(args):
         return None
+    made = _with_operands(call, args, operands, programs, kept)
+    return made, {old: new for new, old in enumerate(kept)}, operands
+
+
+def without_unread_operands(call: Call, args: tuple[Term, ...]) -> tuple[Call, tuple[Term, ...]]:
+    """Returns the call without operands that no body reads or carries, and the operands that are left."""
+    programs = [body.program for body in call.bodies]
+    read = {source for body in call.bodies for source in _read(body.program, body)}
+    control = _given(call.control)
+    operands = sorted({*read, *carried(control), *([0] if isinstance(control, Switch) else [])})
+    made = _with_operands(call, args, operands, programs, range(len(call.out_layouts)))
+    return made, tuple(args[place] for place in operands)
+
+
+def _with_operands(
+    call: Call,
+    args: Sequence[Term],
+    operands: Sequence[int],
+    programs: Sequence[Program],
+    kept: Sequence[int],
+) -> Call:
+    """Returns the call with other bodies, of some of the operands and results.
+
+    **Arguments:**
+
+    - `operands`: the operands that are left, by place, and `kept`: the results.
+    - `programs`: the programs of its bodies.
+    """
     place = {old: new for new, old in enumerate(operands)}
     bodies = []
     for body, program in zip(call.bodies, programs, strict=True):
@@ -122,20 +150,18 @@ def trimmed(call: Call, args: Sequence[Term], used: set[int]) -> Trimmed | None:
         ]
         inputs = tuple(leaf for leaf, _ in fed)
         bodies.append(Body(replace(program, inputs=inputs), tuple(source for _, source in fed)))
-    layouts = tuple(call.arg_layouts[old] for old in operands)
     given = frozenset[Axis]().union(*(args[old].axes for old in operands))
-    made = replace(
+    return replace(
         call,
-        arg_layouts=layouts,
+        arg_layouts=tuple(call.arg_layouts[old] for old in operands),
         out_layouts=tuple(call.out_layouts[result] for result in kept),
         out_dtypes=tuple(call.out_dtypes[result] for result in kept),
         passing=call.passing & given,
         sums=call.sums & given,
-        control=_renumbered(_given(control), kept, place),
+        control=_renumbered(_given(call.control), kept, place),
         bodies=tuple(bodies),
         unread=frozenset(new for new, old in enumerate(kept) if old in call.unread),
     )
-    return made, {old: new for new, old in enumerate(kept)}, operands
 
 
 def _given(control: Control | None) -> Control:
