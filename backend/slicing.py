@@ -38,6 +38,8 @@ def chunk(emitter: Emitter, term: Term, scope: Scope) -> Emitted:
     assert isinstance(term.op, Chunk)
     axis = term.op.axis
     (operand,) = term.args
+    if axis not in operand.axes:
+        return _read_anew(emitter, term, operand, scope)
     start, length = scope.starts[axis], scope.lengths[axis]
     if isinstance(operand.op, Iota):
         text = _indices(start, length, operand.dtype)
@@ -59,6 +61,25 @@ def sliced(emitter: Emitter, term: Term, value: Emitted, scope: Scope) -> Emitte
     by_bits = emitter.codegen.slices_bits and term.dtype == "bfloat16"
     text = f"{BY_BITS if by_bits else 'lax.dynamic_slice_in_dim'}({value.text}, {place})"
     return emitter.assign(scope, term, "chunk", Emitted(text, value.order))
+
+
+def _read_anew(emitter: Emitter, term: Term, operand: Term, scope: Scope) -> Emitted:
+    """A value that lacks the axis of a loop, in a form that XLA doesn't know to be the same for all chunks.
+
+    Otherwise it would compute what depends on the value alone before the loop, and hold it.
+    """
+    assert isinstance(term.op, Chunk)
+    start = scope.starts[term.op.axis]
+    if isinstance(operand.op, Delta):
+        indices = Emitted(f"lax.iota(jnp.int32, {operand.op.first.size})", (operand.op.first,))
+    else:
+        indices = emitter.value(operand, scope)
+    name = emitter.local(f"anew_{term.number}")
+    emitter.line(scope, f"{name}, {start} = lax.optimization_barrier(({indices.text}, {start}))")
+    if isinstance(operand.op, Delta):
+        text = f"{name}[:, None] == {name}[None, :]"
+        return emitter.assign(scope, term, "delta", Emitted(text, (operand.op.first, operand.op.second)))
+    return Emitted(name, indices.order)
 
 
 def stored_indices(indices: Emitted) -> Emitted:

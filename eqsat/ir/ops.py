@@ -241,7 +241,11 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The operand on the current chunk of `axis`. An operand that lacks the axis stays as it is."""
+    """The operand on the current chunk of `axis`.
+
+    An operand that lacks the axis stays as it is, but is read anew for each chunk, so that what is computed
+    from it is computed inside the loop.
+    """
 
     axis: Axis
 

@@ -87,7 +87,7 @@ def result_dtype(op: Op, args: Sequence[str]) -> str:
             return args[-1]
 
 
-def result_open(op: Op, args: Sequence[Axes], operand_axes: Sequence[Axes]) -> Axes:
+def result_open(op: Op, args: Sequence[Axes]) -> Axes:
     """Returns the axes of the loops that the op's result varies with.
 
     A `Chunk` opens the loop over its axis, and a `Concat` or `Fold` closes it.
@@ -95,12 +95,11 @@ def result_open(op: Op, args: Sequence[Axes], operand_axes: Sequence[Axes]) -> A
     **Arguments:**
 
     - `args`: the open loops of each operand.
-    - `operand_axes`: the axes of each operand.
     """
     opened: Axes = frozenset().union(*args)
     match op:
         case Chunk(axis=axis):
-            return opened | {axis} if axis in operand_axes[0] else opened
+            return opened | {axis}
         case Concat(axis=axis) | Fold(axis=axis):
             return opened - {axis}
         case _:

@@ -64,7 +64,7 @@ def infer(op: Op, args: Sequence[Term]) -> tuple[Axes, str, Axes]:
     return (
         result_axes(op, axes),
         result_dtype(op, [arg.dtype for arg in args]),
-        result_open(op, [arg.open for arg in args], axes),
+        result_open(op, [arg.open for arg in args]),
     )
 
 

@@ -19,6 +19,7 @@ from eqsat.planning.liveness import largest_stored, simulate, stored_values
 from eqsat.planning.loops import TooManyStepsError, build
 from eqsat.planning.materialisation import with_kept
 from eqsat.planning.search_space import SearchSpace
+from eqsat.planning.sunk_values import with_sunk_values
 
 MOST_LIVE = 4
 """The number of values alive at the peak, largest first, that are tried as candidates not to be stored."""
@@ -128,6 +129,8 @@ class BuiltCandidate:
         built = built_program(space, selection, planned)
         block = build(built.program, most)
         candidate = scheduled(built.program, block, built.makers, budget, space.machine, largest_block)
+        if not space.streams:
+            candidate = with_sunk_values(candidate, budget, space.machine, largest_block)
         kept = with_kept(candidate, budget, space.machine, largest_block)
         if space.streams and kept is not candidate:
             # What is kept leaves less room for chunks that are read, whose lengths are not known yet.

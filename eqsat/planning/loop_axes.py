@@ -97,13 +97,14 @@ def _covering(program: Program, threshold: float, ranked: Sequence[Axis]) -> lis
     """The axes, with those that cover further terms next to the first few.
 
     Parts of a program may have nothing in common, as the restarts of k-means with 4, 8 and 16 centres do.
-    Each of them needs an axis of its own, however small it is beside the others. What has another name for an
-    axis of a value is no part: a loop makes chunks of the value, whatever it is called.
+    Each of them needs an axis of its own, however small it is beside the others. An axis that a call needs
+    whole makes no chunks of its results. What has another name for an axis of a value is no part: a loop
+    makes chunks of the value, whatever it is called.
     """
     chosen = list(ranked[: SPLIT_AXES[0]])
     left = [axis for axis in ranked if axis not in chosen]
     large = [
-        (term.bytes, axes)
+        (term.bytes, axes - term.op.call.whole if isinstance(term.op, Opaque) else axes)
         for term, axes in computed(program)
         if term.bytes > threshold and not isinstance(term.op, Rename)
     ]

@@ -19,6 +19,7 @@ from eqsat.ir.term import Term, reachable
 from eqsat.planning.blocks import Compute, Loop, Schedule, dependencies
 from eqsat.planning.candidates import Candidate, scheduled
 from eqsat.planning.loops import build
+from eqsat.planning.provenance import makers_after
 from eqsat.planning.recomputing import Placed, computed_again
 from eqsat.targets.machine import Machine
 
@@ -130,7 +131,7 @@ def _keeping(candidate: Candidate, again: Again, room: float) -> tuple[Program, 
     before = [output.term for output in program.outputs]
     after = substituted(terms, before, closers)
     outputs = tuple(Output(term, output.layout) for term, output in zip(after, program.outputs, strict=True))
-    return replace(program, outputs=outputs), _makers(before, after, candidate.makers)
+    return replace(program, outputs=outputs), makers_after(before, after, candidate.makers)
 
 
 def _below(program: Program) -> frozenset[int]:
@@ -162,20 +163,3 @@ def _chosen(again: Again, room: float, below: Collection[int]) -> list[Term]:
         if again.seconds_with(others) <= again.seconds_with(chosen):
             chosen = others
     return chosen
-
-
-def _makers(before: list[Term], after: list[Term], makers: Mapping[int, str]) -> dict[int, str]:
-    """The makers of terms after a substitution: those of the terms that they correspond to before it."""
-    found = dict(makers)
-    seen: set[tuple[int, int]] = set()
-    stack = list(zip(before, after, strict=True))
-    while stack:
-        old, new = stack.pop()
-        if old is new or (old.number, new.number) in seen:
-            continue
-        seen.add((old.number, new.number))
-        if old.op == new.op and len(old.args) == len(new.args):
-            if old.number in makers:
-                found.setdefault(new.number, makers[old.number])
-            stack.extend(zip(old.args, new.args, strict=True))
-    return found

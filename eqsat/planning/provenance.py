@@ -1,8 +1,8 @@
-"""Provenance: the lines of the user's source that the terms of a rewritten program come from."""
+"""Provenance: the lines of the user's source, and the rules, that terms of a rewritten program come from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from eqsat.engine.snapshot import Snapshot
 from eqsat.ir.ops import Chunk, Opaque
@@ -54,3 +54,20 @@ def _inside(term: Term) -> Iterator[Term]:
     if isinstance(term.op, Opaque):
         for body in term.op.call.bodies:
             yield from (output.term for output in body.program.outputs)
+
+
+def makers_after(before: Sequence[Term], after: Sequence[Term], makers: Mapping[int, str]) -> dict[int, str]:
+    """The makers of terms after a substitution: those of the terms that they correspond to before it."""
+    found = dict(makers)
+    seen: set[tuple[int, int]] = set()
+    stack = list(zip(before, after, strict=True))
+    while stack:
+        old, new = stack.pop()
+        if old is new or (old.number, new.number) in seen:
+            continue
+        seen.add((old.number, new.number))
+        if old.op == new.op and len(old.args) == len(new.args):
+            if old.number in makers:
+                found.setdefault(new.number, makers[old.number])
+            stack.extend(zip(old.args, new.args, strict=True))
+    return found
