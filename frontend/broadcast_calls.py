@@ -3,7 +3,7 @@
 The derivative of a scatter numbers its updates, to tell which of those for one place was the last. JAX gives
 the numbers all dimensions of the updates, but they are the same for a whole batch: so is the scatter of them.
 An associative scan slices its operands, of which the coefficients of a recurrence are often the same for a
-batch, and at all times.
+batch, and at all times. Chains that start from one point factorise one matrix, as often as there are chains.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ SLICES = frozenset({"slice", "dynamic_slice"})
 PRIMITIVES = SLICES | {
     "gather", "scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max",
     "concatenate", "dynamic_update_slice", "pad", "rev", "split",
-    "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp",
+    "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "sort", "top_k", "fft",
+    "cholesky", "triangular_solve", "tridiagonal_solve", "lu", "lu_pivots_to_permutation", "geqrf",
+    "householder_product", "qr", "eigh", "eig", "svd", "schur", "hessenberg", "tridiagonal",
 }  # fmt: skip
 
 

@@ -111,3 +111,56 @@ def test_slices_of_one_key_for_all_stay_calls() -> None:
     assert "slice" in {op.call.primitive.name for op in ops(program, Opaque)}
     optimized = eqsat.optimize(drawn, budget="1MB")
     np.testing.assert_allclose(optimized(normal(4)), jax.jit(drawn)(normal(4)), rtol=1e-6)
+
+
+MATRIX = normal(6, 6) + 8 * np.eye(6, dtype=np.float32)
+
+FACTORISATIONS: dict[str, Callable[[Any], Any]] = {
+    "cholesky": lambda a: jnp.linalg.cholesky(a @ a.T),
+    "solve": lambda a: jnp.linalg.solve(a, a[:, 0]),
+    "cho_solve": lambda a: jax.scipy.linalg.cho_solve((a, True), a[0]),
+    "triangular": lambda a: jax.scipy.linalg.solve_triangular(a, a[:, :2]),
+    "qr": lambda a: jnp.abs(jnp.linalg.qr(a)[1]),
+    "eigh": lambda a: jnp.linalg.eigvalsh(a + a.T),
+    "svd": lambda a: jnp.linalg.svd(a, compute_uv=False),
+    "determinant": lambda a: jnp.linalg.slogdet(a)[1],
+    "sort": lambda a: jnp.sort(a, axis=0)[2] + jnp.argsort(a, axis=1)[0],
+    "largest": lambda a: jax.lax.top_k(a, 3)[0],
+    "transform": lambda a: jnp.abs(jnp.fft.rfft2(a)),
+}
+
+
+@pytest.mark.parametrize("name", FACTORISATIONS)
+def test_one_matrix_is_factorised_once_for_a_whole_batch(name: str) -> None:
+    def function(a: Any) -> Any:
+        return jax.vmap(FACTORISATIONS[name])(jnp.broadcast_to(a, (5, *a.shape)))
+
+    program = check_meaning(function, MATRIX, rtol=1e-4)
+    calls = [op.call for op in ops(program, Opaque)]
+    assert all(5 not in layout_shape(layout) for call in calls for layout in call.out_layouts), calls
+
+
+def test_chains_that_start_from_one_point_do_not_need_the_matrices_of_all_at_once() -> None:
+    n, chains = 150, 12
+    x, y = normal(n, 2), normal(n)
+
+    def steps(x: Any, y: Any) -> Any:
+        def density(scale: Any) -> Any:
+            k = jnp.exp(-jnp.abs(x[:, None] - x[None]).sum(-1) / jnp.exp(scale)) + 0.1 * jnp.eye(n)
+            c = jax.scipy.linalg.cho_factor(k, lower=True)
+            return y @ jax.scipy.linalg.cho_solve(c, y)
+
+        def step(state: Any, offsets: Any) -> Any:
+            scale, best = state
+            other = jax.vmap(density)(scale + offsets)
+            return (jnp.where(other < best, scale + offsets, scale), jnp.minimum(best, other)), None
+
+        start = jnp.zeros(chains)
+        offsets = 0.1 * jax.random.normal(jax.random.key(0), (5, chains))
+        return jax.lax.scan(step, (start, jax.vmap(density)(start)), offsets)[0]
+
+    budget = 10 * 4 * n * n
+    optimized = eqsat.optimize(steps, budget=budget)
+    assert optimized.plan(x, y).peak_bytes <= budget < 12 * 4 * n * n
+    for found, wanted in zip(optimized(x, y), jax.jit(steps)(x, y), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-3)
