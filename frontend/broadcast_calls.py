@@ -28,7 +28,7 @@ SLICES = frozenset({"slice", "dynamic_slice"})
 PRIMITIVES = SLICES | {
     "gather", "scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max",
     "concatenate", "dynamic_update_slice", "pad", "rev", "split",
-    "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "sort", "top_k", "fft",
+    "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "sort", "fft",
     "cholesky", "triangular_solve", "tridiagonal_solve", "lu", "lu_pivots_to_permutation", "geqrf",
     "householder_product", "qr", "eigh", "eig", "svd", "schur", "hessenberg", "tridiagonal",
 }  # fmt: skip

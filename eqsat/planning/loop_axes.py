@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from eqsat.engine.storage_model import overwrites, solves_batch
@@ -26,7 +26,7 @@ PARTS = frozenset({"slice", "pad"})
 """The primitives that take parts of arrays, or make arrays of parts."""
 
 MANY = 64
-"""So long an axis can be split finely enough for most budgets."""
+"""So long an axis can be split finely enough for most budgets, as can several axes of so many entries."""
 
 LARGEST = 16
 """Terms of less than one such part of the largest one are not among the largest: a choice, not measured."""
@@ -83,7 +83,7 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
         weight[axis] = max(weight.get(axis, 0), other)
     first = tile_axes(program)
     everywhere = {axis for axis in _shared_axes(program, threshold) if axis.size >= MANY}
-    passing = {axis for axis in _passing_axes(program, threshold) if axis.size >= MANY}
+    passing = _enough(_passing_axes(program, threshold))
 
     def preference(axis: Axis) -> tuple[float, ...]:
         early = axis in first, axis in passing, axis in everywhere
@@ -125,16 +125,28 @@ def _shared_axes(program: Program, threshold: float) -> frozenset[Axis]:
 
 
 def _passing_axes(program: Program, threshold: float) -> frozenset[Axis]:
-    """The axes that the largest terms have and no call among them needs whole, if such calls need others so.
+    """The axes that no call among the largest terms needs whole, and all have that need others so.
 
     A chunk along another axis would take all that such a call is given.
     """
     largest = max((term.bytes for term, axes in computed(program) if axes), default=0)
     threshold = max(threshold, largest / LARGEST)
     terms = [term for term, _ in computed(program) if term.bytes > threshold]
-    calls = [term.op.call for term in terms if isinstance(term.op, Opaque)]
-    whole = frozenset[Axis]().union(*(call.whole for call in calls))
-    return _shared_axes(program, threshold) - whole if whole else whole
+    calls = [(term.op.call.whole, term.axes) for term in terms if isinstance(term.op, Opaque)]
+    whole = frozenset[Axis]().union(*(needed for needed, _ in calls))
+    return (
+        frozenset[Axis].intersection(*(axes for needed, axes in calls if needed)) - whole if whole else whole
+    )
+
+
+def _enough(axes: Collection[Axis]) -> frozenset[Axis]:
+    """The longest of some axes, as many as can be split finely enough together; none if all can't."""
+    chosen: list[Axis] = []
+    for axis in sorted(axes, key=lambda axis: (-axis.size, axis.id)):
+        chosen.append(axis)
+        if math.prod(one.size for one in chosen) >= MANY:
+            return frozenset(chosen)
+    return frozenset()
 
 
 def _weights(program: Program, threshold: float) -> dict[Axis, int]:

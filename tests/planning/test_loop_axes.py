@@ -89,6 +89,36 @@ def test_an_axis_that_a_call_needs_whole_makes_no_chunks_of_its_results() -> Non
     assert [axis.size for axis in large_axes(program, 20_000)][:3] == [3000, 100, 6]
 
 
+def test_short_axes_that_pass_through_the_largest_calls_come_first_together() -> None:
+    """Ridge regression by every fold, for every ridge and every width: no row of a matrix is solved alone."""
+    n, widths, ridges, folds = 80, 6, 5, 4
+
+    def scores(x: Any, y: Any, fold: Any, gammas: Any, ridge: Any) -> Any:
+        def score(gamma: Any, ridge: Any, number: Any) -> Any:
+            k = jnp.exp(-gamma * (x[:, None] - x) ** 2)
+            kept = (fold != number).astype(k.dtype)
+            within = k * kept[:, None] * kept + ridge * jnp.eye(n) + jnp.diag(1 - kept)
+            return jnp.sum((k @ (jnp.linalg.solve(within, y * kept) * kept) - y) ** 2 * (1 - kept))
+
+        def grid(gamma: Any, ridge: Any) -> Any:
+            return jnp.sum(jax.vmap(lambda number: score(gamma, ridge, number))(jnp.arange(folds)))
+
+        return jax.vmap(lambda gamma: jax.vmap(lambda one: grid(gamma, one))(ridge))(gammas)
+
+    fold = np.arange(n) % folds
+    args = normal(n), normal(n), fold, np.linspace(0.1, 2, widths), np.linspace(0.1, 1, ridges)
+    program, _ = lowered(scores, *args)
+    sizes = [axis.size for axis in large_axes(program, 10_000)]
+    assert set(sizes[:2]) == {widths, ridges}
+    assert folds in sizes[:4]
+    few, _ = lowered(scores, *args[:3], args[3][:2], args[4][:2])
+    assert large_axes(few, 10_000)[0].size == n
+    budget = 30 * 4 * n * n
+    optimized = eqsat.optimize(scores, budget=budget)
+    assert optimized.plan(*args).peak_bytes <= budget < widths * ridges * folds * 4 * n * n
+    np.testing.assert_allclose(optimized(*args), jax.jit(scores)(*args), rtol=1e-3)
+
+
 def test_inputs_do_not_make_an_axis_large() -> None:
     program, _ = lowered(lambda x: jnp.sum(x), normal(1000))
     assert large_axes(program, 1000) == ()
