@@ -70,16 +70,10 @@ def _read_anew(emitter: Emitter, term: Term, operand: Term, scope: Scope) -> Emi
     """
     assert isinstance(term.op, Chunk)
     start = scope.starts[term.op.axis]
-    if isinstance(operand.op, Delta):
-        indices = Emitted(f"lax.iota(jnp.int32, {operand.op.first.size})", (operand.op.first,))
-    else:
-        indices = emitter.value(operand, scope)
+    value = emitter.value(operand, scope)
     name = emitter.local(f"anew_{term.number}")
-    emitter.line(scope, f"{name}, {start} = lax.optimization_barrier(({indices.text}, {start}))")
-    if isinstance(operand.op, Delta):
-        text = f"{name}[:, None] == {name}[None, :]"
-        return emitter.assign(scope, term, "delta", Emitted(text, (operand.op.first, operand.op.second)))
-    return Emitted(name, indices.order)
+    emitter.line(scope, f"{name}, {start} = lax.optimization_barrier(({value.text}, {start}))")
+    return Emitted(name, value.order)
 
 
 def stored_indices(indices: Emitted) -> Emitted:

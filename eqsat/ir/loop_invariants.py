@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from eqsat.ir.axis import layout_axes
 from eqsat.ir.changed_calls import Operands, with_changed_calls
+from eqsat.ir.comparing import compared
 from eqsat.ir.control import Body, Scan, Switch, steady
 from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.device_terms import Numbers
@@ -137,6 +138,8 @@ def _computed_from(program: Program, given: Collection[int]) -> set[int]:
 
 def _worth_moving(program: Program, unchanging: Collection[int]) -> list[Term]:
     """The small values, among some of a body, that take many operations and that others read."""
+    kept = compared(program)
+    apart = {*(value.number for value in kept.values), *kept.between, *kept.once}
     largest: dict[int, int] = {}
     work: dict[int, int] = {}
     small: dict[int, Term] = {}
@@ -148,7 +151,9 @@ def _worth_moving(program: Program, unchanging: Collection[int]) -> list[Term]:
         largest[term.number] = max([size, *(largest[arg.number] for arg in term.args)])
         operations = _operations(term) + sum(work[arg.number] for arg in term.args)
         work[term.number] = min(operations, MANY_OPERATIONS)
-        if operations >= MANY_OPERATIONS and not is_key and SMALL * size <= largest[term.number]:
+        is_small = not is_key and SMALL * size <= largest[term.number]
+        # A maximum that entries are compared with is computed with them.
+        if operations >= MANY_OPERATIONS and is_small and term.number not in apart:
             small[term.number] = term
     read = {output.term.number for output in program.outputs}
     for term in program.reachable():

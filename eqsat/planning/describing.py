@@ -115,7 +115,7 @@ class Describer:
                     name += ": carried" if result < len(call.control.carried) else ": stacked"
                 return name
             case Chunk(axis=axis):
-                return f"slice along {self.label(axis)}"
+                return f"slice along {self.label(axis)}" if axis in term.axes else self.op(term.args[0])
             case Concat(axis=axis):
                 return f"collected over {self.label(axis)}"
             case Fold(axis=axis):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from eqsat.engine.storage_model import is_expensive
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Chunk, Const, Map, Reduce
+from eqsat.ir.ops import Chunk, Const, Delta, Iota, Map, Reduce
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, reachable
 from eqsat.planning.blocks import Block, Compute, Schedule
@@ -115,7 +115,10 @@ class _Sinking:
                 assert new is not None
                 if axis in arg.open | arg.axes:
                     return None
-                if is_free(arg) or SMALLER * arg.bytes <= term.bytes:
+                if isinstance(arg.op, Delta):
+                    first, second = (terms.make(Iota(one, "int32")) for one in (arg.op.first, arg.op.second))
+                    new = terms.make(Map("eq", "bool"), [terms.make(Chunk(axis), [first]), second])
+                elif is_free(arg) or SMALLER * arg.bytes <= term.bytes:
                     new = new if isinstance(arg.op, Const) else terms.make(Chunk(axis), [new])
                 else:
                     new = self._inside(arg, axis, found, sunk) if self._is_cheap(arg) else None

@@ -100,7 +100,14 @@ def once(a: Any, x: Any) -> Any:
     return lax.scan(lambda x, _: (x / jnp.sum(a * a), None), x, None, length=1)[0]
 
 
-@pytest.mark.parametrize("function", [changing, by_slices, large, quick, of_choices, once])
+def looked_for(a: Any, x: Any) -> Any:
+    """Entries are compared with their maximum: computed apart, it could be another number."""
+    return lax.fori_loop(
+        0, 3, lambda _, x: x + jnp.sum(jnp.where(jnp.exp(a) == jnp.max(jnp.exp(a)), x, 0)), x
+    )
+
+
+@pytest.mark.parametrize("function", [changing, by_slices, large, quick, of_choices, once, looked_for])
 def test_other_values_stay_in_their_loop(function: Callable[..., Any]) -> None:
     before, after = moved(function, MATRIX, VECTOR)
     assert after is before
