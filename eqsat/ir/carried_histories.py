@@ -5,8 +5,8 @@
     (compensated if there are many iterations: `compensated_sums`)
 
 The labels after the last iteration of k-means, the last state of a trajectory, the mean of all iterates, the
-loss of what is read out of a recurrent network's states. f may be elementwise, and sum over what every
-iteration needs whole.
+loss of what is read out of a recurrent network's states. f may be elementwise, sum over what every iteration
+needs whole, and read entries that are some iterations apart (`history_parts`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.device_terms import Numbers
 from eqsat.ir.dtypes import accumulator, is_extended
 from eqsat.ir.history_functions import ROUNDED, adds_up, goes_inside
-from eqsat.ir.ops import Const, Dot, Iota, Leaf, Map, Opaque, Reduce
+from eqsat.ir.history_parts import Parts, parts_read, some_iterations, where_read
+from eqsat.ir.ops import Const, Dot, Leaf, Map, Opaque, Reduce
 from eqsat.ir.program import Output, Program
 from eqsat.ir.reduction_monoids import MERGES, identity_text
 from eqsat.ir.substitution import substituted, with_inputs
@@ -188,11 +189,11 @@ class _End:
 
     **Attributes:**
 
-    - `part`: the slice of the stacked result that is reduced, if it is not all of it.
+    - `parts`: the slices of the stacked result of which it reduces a function, if it is not one of all.
     """
 
     term: Term
-    part: Term | None = None
+    parts: Parts | None = None
 
 
 def _ends(
@@ -202,69 +203,49 @@ def _ends(
     entry.
     """
     found: dict[int, _End] = {}
-    waiting: list[tuple[Term, Axis, Term | None]] = [(stack, axis, None)]
+    waiting: list[tuple[Term, Axis]] = [(stack, axis)]
     seen = {stack.number}
     while waiting:
-        term, along, part = waiting.pop()
+        term, along = waiting.pop()
         if term.number in outputs or not readers.get(term.number):
             return None
         for reader in readers[term.number]:
             if reader.number in seen:
                 continue
             seen.add(reader.number)
+            part = some_iterations(reader, stack)
             if term is stack and _takes_last(reader, stack):
                 found[reader.number] = _End(reader)
-            elif term is stack and (iterations := _some_iterations(reader, stack)) is not None:
-                waiting.append((reader, iterations, reader))
-            elif adds_up(reader, along, stack, exact) and not (part and isinstance(reader.op, Dot)):
-                found[reader.number] = _End(reader, part)
+            elif part is not None:
+                waiting.append((reader, part[0]))
+            elif adds_up(reader, along, stack, exact) and (along == axis or isinstance(reader.op, Reduce)):
+                parts = parts_read(reader.args[0], along, stack, exact) if along != axis else None
+                if along != axis and parts is None:
+                    return None  # Over all iterations, other operands would be other entries.
+                found[reader.number] = _End(reader, parts)
             elif goes_inside(reader, along, stack, exact):
-                others = [arg for arg in reader.args if arg is not term]
-                if part is not None and any({along, axis} & arg.axes for arg in others):
-                    return None  # Over all iterations, they would be other entries.
-                waiting.append((reader, along, part))
+                waiting.append((reader, along))
             else:
                 return None
     return list(found.values())
 
 
-def _some_iterations(term: Term, stack: Term) -> Axis | None:
-    """The axis of a slice of a stacked result along its iterations; None for anything else."""
-    assert isinstance(stack.op, Opaque)
-    op, layout = term.op, stack.op.call.out_layouts[stack.op.result]
-    if not isinstance(op, Opaque) or op.call.primitive.name != "slice" or op.call.arg_layouts != (layout,):
-        return None
-    axis, *others = op.call.out_layouts[0]
-    return axis if isinstance(axis, Axis) and tuple(others) == layout[1:] and axis not in stack.axes else None
+def _of_all(terms: Terms, end: _End, stack: Term, axis: Axis, earlier: Sequence[Term]) -> Term:
+    """What is reduced, over all iterations: where it was not before, there is what changes nothing.
 
+    **Arguments:**
 
-def _of_all(terms: Terms, end: _End, stack: Term, axis: Axis) -> Term:
-    """What is reduced, over all iterations: where it was not before, there is what changes nothing."""
-    reduced, part = _summand(terms, end.term, axis), end.part
-    if part is None:
+    - `earlier`: what stands for its entries of the iteration before, of that before it, and so on.
+    """
+    reduced = _summand(terms, end.term, axis)
+    if end.parts is None:
         return reduced
     assert isinstance(end.term.op, Reduce)
-    assert isinstance(part.op, Opaque)
-    params = part.op.call.params
-    (start, *_), (limit, *_) = params["start_indices"], params["limit_indices"]
-    stride = 1 if params["strides"] is None else params["strides"][0]
-
-    def number(value: int) -> Term:
-        return terms.make(Const(str(value), "int32"))
-
-    def made(name: str, dtype: str, *args: Term) -> Term:
-        return terms.make(Map(name, dtype), args)
-
-    (whole,) = substituted(terms, [reduced], {part.number: stack})
-    place = made("sub", "int32", terms.make(Iota(axis, "int32")), number(start))
-    inside = made(
-        "and", "bool", made("ge", "bool", place, number(0)), made("lt", "bool", place, number(limit - start))
-    )
-    if stride > 1:
-        first = made("eq", "bool", made("rem", "int32", place, number(stride)), number(0))
-        inside = made("and", "bool", inside, first)
+    lags = end.parts.lags
+    known = {number: stack if lag == 0 else earlier[lag - 1] for number, lag in lags.items()}
+    (whole,) = substituted(terms, [reduced], known)
     nothing = terms.make(Const(identity_text(end.term.op.kind, whole.dtype), whole.dtype))
-    return made("select_n", whole.dtype, inside, nothing, whole)
+    return where_read(terms, end.parts, axis, whole, nothing)
 
 
 def _summand(terms: Terms, end: Term, axis: Axis) -> Term:
@@ -279,11 +260,22 @@ def _summand(terms: Terms, end: Term, axis: Axis) -> Term:
 def _history(program: Program, stack: Term, axis: Axis, ends: Sequence[_End]) -> _History | None:
     """What is carried in place of a stacked result; None if an iteration can't compute it."""
     terms, numbers = program.terms, Numbers.after(program)
+    assert isinstance(stack.op, Opaque)
+    made, layout = _entry(stack.op, axis), stack.op.call.out_layouts[stack.op.result]
+    if made is None:
+        return None
     inside: dict[int, Term] = {}
     operands: list[_Operand] = []
     carries: list[_Carry] = []
+    earlier: list[Term] = []
+    for _ in range(max((end.parts.longest for end in ends if end.parts is not None), default=0)):
+        before = terms.make(Leaf(numbers.input(), layout[1:], stack.dtype))
+        start = terms.make(Const(identity_text("sum", stack.dtype), stack.dtype))
+        carries.append(_Carry(None, start, before, Output(made, layout[1:])))
+        earlier.append(terms.make(Leaf(numbers.input(), layout, stack.dtype)))
+        inside[earlier[-1].number] = made = before
     for end in ends:
-        reduced = _of_all(terms, end, stack, axis)
+        reduced = _of_all(terms, end, stack, axis, earlier)
         waiting = [reduced]
         while waiting:
             term = waiting.pop()
@@ -296,7 +288,7 @@ def _history(program: Program, stack: Term, axis: Axis, ends: Sequence[_End]) ->
                 inside[term.number] = entry
             elif isinstance(term.op, Map) and axis in term.axes:
                 waiting += term.args
-            elif any(_is_of(at, stack) for at in reachable([term])):
+            elif any(_is_of(at, stack) or at in earlier for at in reachable([term])):
                 if axis not in term.axes or not goes_inside(term, axis, stack, exact=False):
                     return None
                 waiting += term.args

@@ -29,7 +29,7 @@ from eqsat.ir.term import Term, reachable
 from eqsat.ir.unused_results import without_unread_operands
 
 SMALL = 16
-"""A small value takes at most this part of the largest one that it is computed from."""
+"""A small value takes at most this part of the largest one that it is computed from: a choice."""
 
 MANY_OPERATIONS = 10_000
 """The operations of a value that is worth its place: some microseconds."""
@@ -181,13 +181,11 @@ def _with_known(
     """Returns the program with more that is known, without what is known of terms that it doesn't need."""
     needed = {term.number for term in program.reachable()}
     kept: list[tuple[Term, Term]] = []
-    waiting = [*program.equalities, *equalities]
-    while True:
-        found = [pair for pair in waiting if pair[0].number in needed]
-        if not found:
-            break
-        waiting = [pair for pair in waiting if pair not in found]
-        kept += [pair for pair in found if pair not in kept]
+    waiting = dict.fromkeys((*program.equalities, *equalities))
+    while found := [pair for pair in waiting if pair[0].number in needed]:
+        for pair in found:
+            del waiting[pair]
+        kept += found
         needed.update(term.number for pair in found for term in reachable([pair[1]]))
     stated = dict.fromkeys(fact for fact in (*program.facts, *facts) if fact.term.number in needed)
     alike = tuple(term for term in program.alike if term.number in needed)

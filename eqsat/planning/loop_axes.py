@@ -26,7 +26,7 @@ PARTS = frozenset({"slice", "pad"})
 """The primitives that take parts of arrays, or make arrays of parts."""
 
 MANY = 64
-"""So long an axis can be split finely enough for most budgets, as can several axes of so many entries."""
+"""An axis that is so long can be split finely enough for most budgets, and so can several axes together."""
 
 LARGEST = 16
 """Terms of less than one such part of the largest one are not among the largest: a choice, not measured."""
@@ -134,9 +134,8 @@ def _passing_axes(program: Program, threshold: float) -> frozenset[Axis]:
     terms = [term for term, _ in computed(program) if term.bytes > threshold]
     calls = [(term.op.call.whole, term.axes) for term in terms if isinstance(term.op, Opaque)]
     whole = frozenset[Axis]().union(*(needed for needed, _ in calls))
-    return (
-        frozenset[Axis].intersection(*(axes for needed, axes in calls if needed)) - whole if whole else whole
-    )
+    shared = [axes for needed, axes in calls if needed]
+    return frozenset[Axis].intersection(*shared) - whole if shared else whole
 
 
 def _enough(axes: Collection[Axis]) -> frozenset[Axis]:

@@ -28,7 +28,7 @@ MOST_ROUNDS = 3
 """How often a program is changed, each time by what is large at the peak that was left."""
 
 SMALL_SHARE = 64
-"""A value smaller than this share of the peak may stay before the loop."""
+"""A value smaller than 1/64 of the peak stays before the loop: a choice, not measured."""
 
 SMALLER = 4
 """The operands of what is computed inside are at most this part of it, since the loop holds them."""

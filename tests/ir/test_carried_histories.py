@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from jax import lax
 
 import eqsat
@@ -58,13 +60,13 @@ CASES: dict[str, tuple[Callable[[Any], Any], int]] = {
 }
 
 
-def check(function: Callable[[Any], Any], left: int, tolerance: float) -> None:
+def check(function: Callable[[Any], Any], left: int, tolerance: float, x: Any = X) -> None:
     """The results are the same, and so many are stacked."""
-    program, constants = lowered(jax.jit(function), X)
+    program, constants = lowered(jax.jit(function), x)
     found = with_histories_carried(program)
     check_program(found)
     for before, after in zip(
-        interpret(program, [X, *constants]), interpret(found, [X, *constants]), strict=True
+        interpret(program, [x, *constants]), interpret(found, [x, *constants]), strict=True
     ):
         assert before.dtype == after.dtype
         np.testing.assert_allclose(before, after, rtol=tolerance, atol=tolerance)
@@ -122,6 +124,97 @@ def test_a_stack_that_is_only_reduced_is_a_carry(name: str) -> None:
 
 
 MIXING, READOUT, WEIGHTS = normal(5, 5), normal(5, 3), normal(6)
+
+
+LONG = normal(40, 5)
+
+
+def lagged(read: Callable[[Any], Any], reverse: bool = False, result: int = 0) -> Callable[[Any], Any]:
+    """What is read of one of the stacked results of a long scan."""
+    return lambda x: read(steps(x, reverse)[1][result])
+
+
+LAGGED: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "squared jumps": (lagged(lambda h: ((h[1:] - h[:-1]) ** 2).mean(0)), 2),
+    "crossings": (lagged(lambda h: ((h[1:] > 0) & (h[:-1] <= 0)).sum(0)), 2),
+    "products two apart, after some": (lagged(lambda h: (h[8:-1] * h[6:-3]).sum()), 2),
+    "second differences": (lagged(lambda h: jnp.abs(h[2:] - 2 * h[1:-1] + h[:-2]).max(0)), 2),
+    "of every fourth": (lagged(lambda h: (h[3::4] * h[2::4]).sum(0)), 2),
+    "in reverse": (lagged(lambda h: (h[1:] * h[:-1] ** 2).sum(0), reverse=True), 2),
+    "truths": (lagged(lambda h: (h[1:] != h[:-1]).sum(0), result=1), 2),
+    "numbers": (lagged(lambda h: (h[1:] * h[:-1]).sum(0), result=2), 2),
+    "two distances": (lagged(lambda h: ((h[1:] * h[:-1]).sum(0), (h[2:] * h[:-2]).min(0), h.max(0))), 2),
+    "of a part": (lagged(lambda h: (h[10:][1:] * h[10:][:-1]).sum(0)), 2),
+    "of every third of a part": (lagged(lambda h: (h[4::3][2:] * h[4::3][1:-1]).sum(0)), 3),
+    "far apart": (lagged(lambda h: (h[3:] * h[:-3]).sum(0)), 3),
+    "of other steps": (lagged(lambda h: (h[:20] * h[::2]).sum(0)), 3),
+    "and other rows": (lambda x: lagged(lambda h: ((h[1:] - h[:-1]) * x[1:]).sum(0))(x), 3),
+    "and their mean": (lagged(lambda h: ((h[1:] - h[1:].mean(0)) ** 2).sum(0)), 3),
+    "and one entry": (lagged(lambda h: (h[1:] - h[:-1] + h[4]).sum(0)), 3),
+    "with other names": (lagged(lambda h: (h[1:, :, None] * h[:-1, None, :]).sum(0)), 2),
+    "each with each": (lagged(lambda h: (h[1:, None] * h[None, :-1]).sum((0, 1))), 3),
+}
+
+
+@pytest.mark.parametrize("name", LAGGED)
+def test_entries_of_several_iterations_are_read_without_all_in_between(name: str) -> None:
+    check(*LAGGED[name], tolerance=1e-6, x=LONG)
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(
+    st.lists(st.integers(0, 4), min_size=1, max_size=3, unique=True),
+    st.integers(2, 60),
+    st.integers(1, 3),
+    st.booleans(),
+    st.sampled_from(["int8", "uint32", "float32", "float16"]),
+    st.sampled_from(["max", "min", "count", "sum"]),
+)
+def test_random_parts_of_histories_mean_the_same(
+    starts: list[int], most: int, stride: int, reverse: bool, dtype: str, kind: str
+) -> None:
+    count = min(most, (76 - max(starts)) // stride)
+    rng = np.random.default_rng(most)
+    x = rng.integers(-100, 100, (80, 3)).astype(dtype)
+    if dtype.startswith("float"):
+        x.flat[rng.integers(0, x.size, 12)] = [np.nan, np.inf, -np.inf, -0.0] * 3
+
+    def function(x: Any) -> Any:
+        h = lax.scan(lambda s, row: (row, row * s + row), jnp.ones_like(x[0]), x, reverse=reverse)[1]
+        parts = [h[start : start + stride * (count - 1) + 1 : stride] for start in starts]
+        value = parts[0]
+        for part in parts[1:]:
+            value = jnp.where(value > part, value, part - value)
+        if kind == "count":
+            return (value > parts[-1]).sum(0)
+        if kind == "sum" and dtype.startswith("float"):
+            return jnp.isfinite(value).sum(0)
+        return getattr(value, kind)(0)
+
+    program, constants = lowered(jax.jit(function), x)
+    found = with_histories_carried(program)
+    check_program(found)
+    assert stacked(found) == (max(starts) - min(starts) > 80 // 16)
+    (wanted,), (result,) = interpret(program, [x, *constants]), interpret(found, [x, *constants])
+    np.testing.assert_array_equal(wanted, result)
+    np.testing.assert_array_equal(eqsat.optimize(function, budget="1GB")(x), jax.jit(function)(x))
+
+
+def test_the_spikes_of_a_population_are_counted_as_they_come() -> None:
+    def spikes(x: Any) -> Any:
+        def step(v: Any, t: Any) -> Any:
+            v = jnp.sin(1.1 * v + t) + 0.1 * v.mean()
+            return v, v
+
+        v = lax.scan(step, x, jnp.arange(2_000.0))[1][500:]
+        crossed = (v[1:] > 0) & (v[:-1] <= 0)
+        return crossed.sum(0), jnp.abs(v[1:] - v[:-1]).mean(0)
+
+    x = normal(500)
+    optimized = eqsat.optimize(spikes, budget="200kB")
+    assert optimized.plan(x).peak_bytes <= 200_000 < plain_peak(spikes, [x])
+    for found, wanted in zip(optimized(x), jax.jit(spikes)(x), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
 def states(x: Any) -> Any:
