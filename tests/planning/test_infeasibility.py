@@ -85,12 +85,22 @@ def test_carries_that_are_not_needed_for_what_is_read_do_not_count() -> None:
 
 
 def test_what_a_function_reads_is_in_memory_at_once() -> None:
+    def paired(x: Any) -> Any:
+        keys = jnp.exp(-(x**2))
+        return lax.sort((keys, jnp.sin(keys)), num_keys=1)[1].sum()
+
+    for room, fits in [(1.5 * COLUMN, False), (2.5 * COLUMN, True)]:
+        space, budget = searched(paired, int(room), X)
+        assert space.fits_nowhere(budget) is not fits
+
+
+def test_the_columns_of_what_is_solved_for_can_be_taken_in_chunks() -> None:
     def solved(x: Any) -> Any:
         square = jnp.exp(-((x[:, None] - x) ** 2)) + jnp.eye(len(x))
         return lax.linalg.triangular_solve(square, jnp.sin(square), left_side=True, lower=True).sum()
 
     x = normal(300)
     matrix = 4 * 300**2
-    for room, fits in [(1.5 * matrix, False), (2.5 * matrix, True)]:
+    for room, fits in [(0.9 * matrix, False), (1.5 * matrix, True)]:
         space, budget = searched(solved, int(room), x)
         assert space.fits_nowhere(budget) is not fits
