@@ -48,6 +48,19 @@ def lowered(
     return program, constants
 
 
+def before_and_after(
+    change: Callable[[Program], Program], fn: Callable[..., Any], *args: Any
+) -> tuple[Program, Program]:
+    """Lowers a function, and changes its program, after checking that all values stay the same to the bit."""
+    program, constants = lowered(fn, *args)
+    found = change(program)
+    check_program(found)
+    arrays = [*jax.tree.leaves(args), *constants]
+    for before, after in zip(interpret(program, arrays), interpret(found, arrays), strict=True):
+        np.testing.assert_array_equal(before, after)
+    return program, found
+
+
 def check_meaning(fn: Callable[..., Any], *args: Any, rtol: float = 1e-5, reshapes: bool = True) -> Program:
     """Lowers a function, and checks that its program, interpreted, gives the function's results."""
     program, constants = lowered(fn, *args, reshapes=reshapes)

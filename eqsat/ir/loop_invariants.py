@@ -110,7 +110,12 @@ class _Motion:
             if fact.term.number in unchanging:
                 (term,) = substituted(terms, [fact.term], given)
                 self.facts.append(replace(fact, term=term))
-        return Body(_with_known(with_inputs(program, tuple(inputs), known), (), ()), tuple(sources))
+        # What is known of these values is known outside: here, it would keep what they are computed from.
+        equalities = tuple(
+            pair for pair in program.equalities if known.keys().isdisjoint(one.number for one in pair)
+        )
+        inner = with_inputs(replace(program, equalities=equalities), tuple(inputs), known)
+        return Body(_with_known(inner, (), ()), tuple(sources))
 
     def _given(self, body: Body) -> dict[int, Term]:
         """The operands that no iteration changes, by the numbers of the inputs that they feed."""

@@ -139,7 +139,9 @@ def _passing_axes(program: Program, threshold: float) -> frozenset[Axis]:
 
 
 def _enough(axes: Collection[Axis]) -> frozenset[Axis]:
-    """The longest of some axes, as many as can be split finely enough together; none if all can't."""
+    """Of some axes, those that can be split finely enough, or else as few as can be together."""
+    if long := frozenset(axis for axis in axes if axis.size >= MANY):
+        return long
     chosen: list[Axis] = []
     for axis in sorted(axes, key=lambda axis: (-axis.size, axis.id)):
         chosen.append(axis)

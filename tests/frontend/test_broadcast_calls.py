@@ -96,7 +96,7 @@ def test_a_batch_goes_through_an_associative_scan() -> None:
     optimized = eqsat.optimize(fn, budget="1MB")
     plan = optimized.plan(decay, x)
     assert plan.peak_bytes <= 1_000_000
-    assert {loop.label for loop in plan.loops} <= {"x.0", "decay.0"}
+    assert {loop.label for loop in plan.loops} in ({"x.0"}, {"decay.0"})
     np.testing.assert_allclose(optimized(decay, x), jax.jit(fn)(decay, x), rtol=1e-4)
 
 

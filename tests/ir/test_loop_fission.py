@@ -13,25 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from jax import lax
 
 from eqsat.ir.control import Scan
-from eqsat.ir.interpret import interpret
 from eqsat.ir.loop_fission import with_loop_fission
 from eqsat.ir.ops import Call
 from eqsat.ir.program import Program
-from eqsat.ir.spec import check_program
 from tests.random_control import random_loops
-from tests.stages import lowered, normal
+from tests.stages import before_and_after, normal
 
 ROWS, WIDTH, LAYERS = 40, 6, 4
 
 
 def apart(function: Callable[..., Any], *args: Any) -> tuple[Program, Program]:
-    program, constants = lowered(function, *args)
-    found = with_loop_fission(program)
-    check_program(found)
-    arrays = [*jax.tree.leaves(args), *constants]
-    for before, after in zip(interpret(program, arrays), interpret(found, arrays), strict=True):
-        np.testing.assert_array_equal(before, after)
-    return program, found
+    return before_and_after(with_loop_fission, function, *args)
 
 
 def scans(program: Program) -> list[Call]:

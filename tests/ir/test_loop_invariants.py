@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from jax import lax
 
 import eqsat
-from eqsat.ir.interpret import interpret
 from eqsat.ir.loop_invariants import with_loop_invariants
 from eqsat.ir.ops import Dot, Opaque, Reduce
 from eqsat.ir.program import Program
-from eqsat.ir.spec import check_program
-from tests.stages import lowered, normal
+from tests.stages import before_and_after, normal
 
 N = 120
 """The length of the matrix: its entries are enough operations for their sum to be moved."""
@@ -28,13 +26,7 @@ MATRIX, VECTOR = normal(N, N), normal(N)
 
 
 def moved(function: Callable[..., Any], *args: Any) -> tuple[Program, Program]:
-    program, constants = lowered(function, *args)
-    found = with_loop_invariants(program)
-    check_program(found)
-    arrays = [*jax.tree.leaves(args), *constants]
-    for before, after in zip(interpret(program, arrays), interpret(found, arrays), strict=True):
-        np.testing.assert_array_equal(before, after)
-    return program, found
+    return before_and_after(with_loop_invariants, function, *args)
 
 
 def sums(program: Program) -> int:
@@ -120,6 +112,21 @@ def test_what_a_body_knows_of_a_value_is_known_outside() -> None:
     before, after = moved(function, MATRIX, VECTOR)
     assert not before.equalities
     assert any(isinstance(one.op, Opaque) for one, _ in after.equalities)
+
+
+def test_what_a_value_is_otherwise_does_not_keep_its_operands() -> None:
+    """A sum by a loop is known to be a reduction as well."""
+
+    def function(a: Any, x: Any) -> Any:
+        return lax.fori_loop(
+            0, 3, lambda _, x: x / lax.scan(lambda s, row: (s + row.sum(), None), 0.0, a)[0], x
+        )
+
+    _, after = moved(function, MATRIX, VECTOR)
+    calls = [call for call, args in after.controls() if after.inputs[1] in args]
+    assert after.equalities
+    assert calls
+    assert not any(len(layout) > 1 for call in calls for layout in call.arg_layouts)
 
 
 VALUES: dict[str, Callable[[Any, Any], Any]] = {

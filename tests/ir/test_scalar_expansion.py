@@ -7,31 +7,22 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
 from eqsat.ir.control import Scan
-from eqsat.ir.interpret import interpret
 from eqsat.ir.ops import Call, Opaque
 from eqsat.ir.program import Program
 from eqsat.ir.scalar_expansion import with_scalar_expansion
-from eqsat.ir.spec import check_program
-from tests.stages import lowered, normal
+from tests.stages import before_and_after, normal
 
 ROWS, STEPS, WIDTH = 400, 7, 3
 
 
 def expanded(function: Callable[..., Any], *args: Any) -> tuple[Program, Program]:
-    program, constants = lowered(function, *args)
-    found = with_scalar_expansion(program)
-    check_program(found)
-    arrays = [*jax.tree.leaves(args), *constants]
-    for before, after in zip(interpret(program, arrays), interpret(found, arrays), strict=True):
-        np.testing.assert_array_equal(before, after)
-    return program, found
+    return before_and_after(with_scalar_expansion, function, *args)
 
 
 def scans(program: Program) -> list[Call]:
