@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from eqsat.ir.operations import REGISTERED, UNDECLARED
 from eqsat.support.cache_folder import VARIABLE
@@ -19,6 +20,10 @@ os.environ[VARIABLE] = ""
 # The plugins for absent devices are installed, too: JAX is not to look for these.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 cpu.last_level_cache = lambda: None
+
+# No test is about time: a process that holds compiled programs may stop for a second to collect garbage.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.hookimpl(tryfirst=True)

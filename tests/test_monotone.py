@@ -19,7 +19,6 @@ SHARES = st.lists(st.integers(1, 40).map(lambda part: part / 41), min_size=2, ma
 
 @pytest.mark.nightly
 @settings(
-    deadline=None,
     derandomize=True,
     max_examples=20,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],

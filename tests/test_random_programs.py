@@ -29,7 +29,6 @@ MANY = 8 if THOROUGH else 0.35
 """How many times as many examples `make test-all` tries."""
 
 UNHURRIED = settings(
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )

@@ -115,7 +115,7 @@ def _check(chain: tuple[list[Shape], list[str]], compute: Callable[[Any, list[An
     np.testing.assert_array_equal(result, wanted)
 
 
-UNHURRIED = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+UNHURRIED = settings(derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 @settings(UNHURRIED, max_examples=150 if THOROUGH else 60)

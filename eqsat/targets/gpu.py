@@ -15,8 +15,12 @@ from eqsat.targets.product_tiles import ProductTiles
 SOFTMAX_REWRITER = "triton-softmax-rewriter"
 """XLA's name of the pass that makes one kernel of a softmax or a normalisation."""
 
-UNTUNED: Flags = {"xla_gpu_autotune_level": 0}
-"""No kernels are tried out. Products then have all the workspace that they may take."""
+AUTOTUNER = "autotuner"
+"""XLA's name of the pass that chooses kernels, and tries them out where there is a device."""
+
+UNTUNED: Flags = {"xla_disable_hlo_passes": f"{SOFTMAX_REWRITER},{AUTOTUNER}"}
+"""No kernels are chosen. Products then have all the workspace that they may take. With
+`xla_gpu_autotune_level=0`, jaxlib 0.12 takes the first kernel, which has 4 MB (docs/log/accelerators.md)."""
 
 LIBRARIES = NvidiaLibraries(
     # LAPACK's divide and conquer for eigenvectors takes 2 n² + 6 n + 1 entries, and cuSOLVER's is the same

@@ -61,7 +61,7 @@ def test_it_is_the_same_convolution(case: str) -> None:
     np.testing.assert_allclose(run(text, arrays), function(*arrays), rtol=1e-4, atol=1e-5)
 
 
-@settings(max_examples=60 if THOROUGH else 6, deadline=None)
+@settings(max_examples=60 if THOROUGH else 6)
 @given(st.sampled_from(sorted(CASES)), st.integers(0, 1000))
 def test_hostile_numbers(case: str, seed: int) -> None:
     """Zeros that are padded times an infinity of the kernel are NaN in both."""

@@ -71,7 +71,7 @@ def rows(seed: int, length: int, dtype: str, levels: int, specials: list[float])
     specials=st.lists(st.sampled_from([*NUMBERS, math.nan, -math.nan]), max_size=3),
     k=st.sampled_from([1, 2, 10]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_ties_zeros_infinities_and_nan_are_selected_as_by_jax(
     length: int, seed: int, levels: int, specials: list[float], k: int
 ) -> None:

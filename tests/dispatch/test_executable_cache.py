@@ -90,7 +90,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.nightly
-@settings(deadline=None, max_examples=15 if THOROUGH else 6, derandomize=True)
+@settings(max_examples=15 if THOROUGH else 6, derandomize=True)
 @given(st.lists(st.sampled_from(sorted(CALLS)), min_size=2, max_size=6))
 def test_whatever_came_before_a_call_gives_what_it_gives_by_itself(names: list[str]) -> None:
     x, v = jnp.asarray(normal(20)), jnp.asarray(normal(20, seed=1))

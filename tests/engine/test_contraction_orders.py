@@ -243,7 +243,7 @@ def intermediate(root: Term) -> int:
 
 
 @given(st.lists(st.integers(2, 60), min_size=4, max_size=12), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_chains_cost_what_opt_einsum_says(lengths: list[int], vector: bool) -> None:
     args = shapes(lengths) + ([jax.ShapeDtypeStruct((lengths[-1],), np.float32)] if vector else [])
     program, _ = lowered(product, *args)

@@ -80,7 +80,7 @@ def test_an_index_of_three_is_summed_over_at_last() -> None:
 
 
 @given(networks(most_factors=5))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_path_is_better(network: Network) -> None:
     solver = Solver(network, Effort(PLENTY))
     every = [solver.expense(path) for path in every_path(len(network.factors))]
@@ -92,7 +92,7 @@ def test_no_path_is_better(network: Network) -> None:
 
 
 @given(networks(most_factors=5), st.sampled_from([2, 10, 50, 250]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_no_path_within_the_cap_is_better(network: Network, cap: int) -> None:
     solver = Solver(network, Effort(PLENTY))
     within = [e.flops for path in every_path(len(network.factors)) if (e := solver.expense(path)).peak <= cap]
@@ -103,7 +103,7 @@ def test_no_path_within_the_cap_is_better(network: Network, cap: int) -> None:
 
 
 @given(networks(most_factors=MAX_OUTER, most_holders=2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_as_good_as_opt_einsum(network: Network) -> None:
     # Where an index is in three factors, opt_einsum's optimum isn't one: it remembers a step's cost
     # whatever else is left.
@@ -113,7 +113,7 @@ def test_as_good_as_opt_einsum(network: Network) -> None:
 
 
 @given(st.lists(st.integers(1, 100), min_size=3, max_size=25))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_chains_as_good_as_opt_einsum(lengths: list[int]) -> None:
     network = chain(lengths)
     solver = Solver(network, Effort(PLENTY))
@@ -125,7 +125,7 @@ def test_chains_as_good_as_opt_einsum(lengths: list[int]) -> None:
 
 
 @given(networks(most_factors=9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_larger_networks_are_at_least_as_good_as_greedy(network: Network) -> None:
     solver = Solver(network, Effort(PLENTY))
     assert solver.expense(solver.fastest()).flops <= solver.expense(solver.greedy()).flops

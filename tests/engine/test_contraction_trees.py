@@ -87,7 +87,7 @@ class Everything:
 
 
 @given(random_programs("float32"), st.data())
-@settings(max_examples=250 if THOROUGH else 60, deadline=None)
+@settings(max_examples=250 if THOROUGH else 60)
 def test_every_tree_in_any_order(program: Program, data: st.DataObject) -> None:
     check_program(program)
     rebuilder = Rebuilder(program, None)
@@ -111,14 +111,14 @@ def test_every_tree_in_any_order(program: Program, data: st.DataObject) -> None:
 
 
 @given(random_programs("float32"), st.sampled_from([None, 2, 8]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_random_programs(program: Program, cap: int | None) -> None:
     result = ordered(program, values(program), cap=cap)
     event(f"{min(len(result.equalities), 4)} better orders")
 
 
 @given(random_programs("int32"))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_random_integer_programs(program: Program) -> None:
     # Exactly equal: sums and products wrap around.
     ordered(program, values(program))

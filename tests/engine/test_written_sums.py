@@ -88,7 +88,7 @@ def test_reductions_that_are_inlined_stay_and_products_are_written_out() -> None
     assert len(written(lambda x, y: x @ y.T, X, Y, inlined=8).equalities) == 1
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(2, 5), st.integers(1, 4), st.sampled_from(["int32", "float32", "complex64"]))
 def test_random_lengths_and_dtypes(length: int, rows: int, dtype: str) -> None:
     rng = np.random.default_rng(length)

@@ -96,7 +96,7 @@ def test_other_indices_stay(function: Callable[..., Any]) -> None:
 LABELS = st.lists(st.integers(-2 * M, 2 * M), min_size=N, max_size=N)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     function=st.sampled_from(FUNCTIONS),
     labels=LABELS,

@@ -50,7 +50,7 @@ def test_a_last_tile_that_begins_earlier_has_rows_of_the_one_before() -> None:
         Window(0, 2, -1, 6, Fraction(9, 4))
 
 
-@settings(max_examples=60 if THOROUGH else 4, deadline=None)
+@settings(max_examples=60 if THOROUGH else 4)
 @given(
     st.lists(st.sampled_from(sorted(LAYERS)), max_size=4),
     st.sampled_from([37, 61, 101, 127, 149]),

@@ -74,7 +74,7 @@ def test_reductions_after_windows(name: str) -> None:
     assert len(tiling.results) == len(list(tiled_values(lowered(REDUCED[name], x)[0])))
 
 
-@settings(max_examples=100 if THOROUGH else 6, deadline=None)
+@settings(max_examples=100 if THOROUGH else 6)
 @given(st.sampled_from(sorted(REDUCED)), st.integers(64, 400), st.integers(0, 1000))
 def test_reductions_of_hostile_series(name: str, rows: int, seed: int) -> None:
     """XLA for CPUs drops NaN from some windows, so series for maxima have none."""

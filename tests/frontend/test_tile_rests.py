@@ -66,7 +66,7 @@ def test_derivatives_by_kernels(name: str) -> None:
     assert len(list(tiled_values(program))) == len(results), "all are left out of exact programs"
 
 
-@settings(max_examples=60 if THOROUGH else 3, deadline=None)
+@settings(max_examples=60 if THOROUGH else 3)
 @given(st.sampled_from(sorted(BETWEEN)), st.integers(80, 400), st.integers(0, 1000))
 def test_derivatives_of_hostile_series(name: str, rows: int, seed: int) -> None:
     """An infinity in the last rows meets no zero of rows that there are not."""

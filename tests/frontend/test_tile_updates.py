@@ -115,7 +115,7 @@ def edges(u: Any, *_: Any) -> Any:
 CHANGES = ("set", "add", "multiply", "min", "max")
 
 
-@settings(max_examples=60 if THOROUGH else 3, deadline=None)
+@settings(max_examples=60 if THOROUGH else 3)
 @given(
     st.lists(
         st.tuples(

@@ -150,7 +150,7 @@ def test_layers_between_convolutions(name: str) -> None:
     assert all(var.aval.size <= 3 * 96 for var in computed), "of what is between, places of rows at most"
 
 
-@settings(max_examples=60 if THOROUGH else 3, deadline=None)
+@settings(max_examples=60 if THOROUGH else 3)
 @given(
     st.lists(st.sampled_from(sorted(LAYERS)), min_size=1, max_size=6),
     st.integers(FEWEST_ROWS, 150),

@@ -55,7 +55,7 @@ def drawn(draw: Any, terms: Terms, dtype: str, depth: int) -> Term:
     return terms.make(Map("select_n", dtype), [chooser, *cases])
 
 
-@settings(max_examples=2000 if THOROUGH else 150, deadline=None)
+@settings(max_examples=2000 if THOROUGH else 150)
 @given(st.data(), st.sampled_from(["int32", "int8", "uint8"]), st.integers(0, 3))
 def test_what_is_claimed_is_so(data: st.DataObject, dtype: str, depth: int) -> None:
     """Of narrow integers, too, which wrap."""

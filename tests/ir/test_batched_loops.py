@@ -174,7 +174,7 @@ def test_the_rows_end_one_by_one(name: str) -> None:
 JITTED = {name: jax.jit(function) for name, function in INDEPENDENT.items()}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.sampled_from(sorted(JITTED)), st.lists(st.floats(width=32), min_size=N, max_size=N))
 def test_a_part_of_the_rows_gives_the_same(name: str, entries: list[float]) -> None:
     x = np.array(entries, np.float32)

@@ -161,7 +161,7 @@ def test_entries_of_several_iterations_are_read_without_all_in_between(name: str
     check(*LAGGED[name], tolerance=1e-6, x=LONG)
 
 
-@settings(deadline=None, max_examples=25, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(
     st.lists(st.integers(0, 4), min_size=1, max_size=3, unique=True),
     st.integers(2, 60),

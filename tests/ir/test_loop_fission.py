@@ -135,7 +135,7 @@ def test_conditions_of_while_loops_may_need_all() -> None:
     assert after is before
 
 
-@settings(deadline=None, max_examples=30, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(random_loops())
 def test_random_loops_mean_the_same(program: Any) -> None:
     apart(program.function(), *program.arrays(np.random.default_rng(0)))

@@ -141,7 +141,7 @@ VALUES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@settings(deadline=None, max_examples=40, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(
     st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=3),
     st.sampled_from(["scan", "while", "batch", "inner"]),

@@ -17,7 +17,7 @@ ROWS, COLUMNS = 50, 3
 ARRAY = np.arange(2 * ROWS * COLUMNS).reshape(2, ROWS, COLUMNS)
 
 
-@settings(max_examples=1000 if THOROUGH else 80, deadline=None)
+@settings(max_examples=1000 if THOROUGH else 80)
 @given(
     st.integers(-20, 60),
     st.lists(st.tuples(st.integers(-7, 9), st.integers(1, 6)), min_size=1, max_size=3),

@@ -182,7 +182,7 @@ def test_inputs_keep_their_numbers() -> None:
 
 
 @pytest.mark.parametrize("second", nightly_but(["gathers"], sorted(CASES)))
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(first=st.sampled_from(["sums and means", "extremes", "softmax", "pairs", "reshapes"]))
 def test_one_after_another(first: str, second: str) -> None:
     def both(x: Any) -> Any:

@@ -182,7 +182,7 @@ def test_on_hostile_data(name: str) -> None:
 
 
 @pytest.mark.nightly
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(entries=st.lists(st.tuples(st.integers(0, M - 1), st.integers(0, 3), ENTRIES), max_size=6))
 @pytest.mark.parametrize("name", ["causal attention", "extremes", "equal entries"])
 def test_on_any_data(name: str, entries: list[tuple[int, int, float]]) -> None:

@@ -151,7 +151,7 @@ RECURRENCES = {
 }
 
 
-@settings(deadline=None, max_examples=40, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(
     st.lists(st.sampled_from(sorted(RECURRENCES)), min_size=1, max_size=3),
     st.lists(st.booleans(), min_size=5, max_size=5),

@@ -125,7 +125,7 @@ def test_what_is_all_read_stays_as_it_is() -> None:
     assert without_unused_results(program)[0] is program
 
 
-@settings(deadline=None, max_examples=30, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(random_loops(), st.data())
 def test_random_loops_without_some_of_their_results_mean_the_same(program: Any, data: st.DataObject) -> None:
     count = len(program.outputs)

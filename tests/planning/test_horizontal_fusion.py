@@ -182,7 +182,7 @@ def test_products_in_the_body_of_control_flow_are_taken_as_one() -> None:
     assert "dots_" in plan.source
 
 
-@settings(deadline=None, max_examples=4 if THOROUGH else 2, derandomize=True)
+@settings(max_examples=4 if THOROUGH else 2, derandomize=True)
 @given(st.data())
 def test_results_stay_the_same(data: st.DataObject) -> None:
     draw = data.draw

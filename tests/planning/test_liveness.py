@@ -142,7 +142,7 @@ def replayed_peak(plan: Schedule) -> int:
     return fixed + max(moment.bytes(elsewhere) for moment in moments)
 
 
-@settings(deadline=None, max_examples=400, derandomize=True)
+@settings(max_examples=400, derandomize=True)
 @given(straight_lines())
 def test_the_simulated_peak_is_that_of_a_replay(made: Program) -> None:
     plan = schedule(made)
@@ -155,7 +155,7 @@ def test_the_simulated_peak_is_that_of_a_replay(made: Program) -> None:
     assert replayed - results <= peak <= replayed
 
 
-@settings(deadline=None, max_examples=400, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=400, derandomize=True, phases=[Phase.generate])
 @given(straight_lines())
 def test_no_peak_is_missed_for_the_results_that_come_later(made: Program) -> None:
     plan = schedule(made)

@@ -150,7 +150,7 @@ def hostile(draw: st.DrawFn) -> tuple[Callable[..., Any], list[Any]]:
     return fn, given
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(hostile())
 def test_both_orders_are_as_accurate_as_the_sums_of_magnitudes_let_them_be(
     drawn: tuple[Callable[..., Any], list[Any]],
@@ -171,7 +171,7 @@ def test_both_orders_are_as_accurate_as_the_sums_of_magnitudes_let_them_be(
             assert (np.abs(result - exact) <= 100 * np.finfo(np.float32).eps * np.abs(sums)).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(hostile())
 def test_sums_of_magnitudes_are_within_their_bounds(
     drawn: tuple[Callable[..., Any], list[Any]],

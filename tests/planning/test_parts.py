@@ -178,7 +178,7 @@ def test_a_plan_is_found_part_by_part() -> None:
 
 
 @given(st.integers(0, 30), st.integers(0, 2**31))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_any_budget_gives_parts_that_make_up_the_whole(room: int, seed: int) -> None:
     order = np.random.default_rng(seed).permutation(3)
     steps = [(rows, columns, hidden)[number] for number in order]

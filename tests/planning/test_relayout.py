@@ -89,7 +89,7 @@ def test_copies_that_are_made_before_a_loop_count_in_all_of_it() -> None:
 
 
 @pytest.mark.nightly
-@settings(deadline=None, max_examples=4, derandomize=True)
+@settings(max_examples=4, derandomize=True)
 @given(
     st.integers(17, 60),
     st.integers(17, 60),

@@ -29,7 +29,6 @@ NO_PANELS = replace(CPU, panel_columns=0, sorted_entry=0)
 """The replay knows of values only, not of what libraries take for products and sorts."""
 
 SETTINGS = settings(
-    deadline=None,
     derandomize=True,
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],

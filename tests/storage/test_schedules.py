@@ -149,7 +149,7 @@ def places(plain: Any, kind: type) -> Iterator[tuple[Any, Any]]:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_text_that_is_code_is_refused_or_not_emitted(
     stored: tuple[Planned, Any], data: st.DataObject
 ) -> None:
@@ -168,7 +168,7 @@ def test_a_text_that_is_code_is_refused_or_not_emitted(
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_another_number_is_refused_or_makes_a_program(
     stored: tuple[Planned, Any], data: st.DataObject
 ) -> None:

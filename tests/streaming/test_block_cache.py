@@ -30,7 +30,7 @@ class Counted:
         return found
 
 
-@settings(max_examples=300 if THOROUGH else 40, deadline=None)
+@settings(max_examples=300 if THOROUGH else 40)
 @given(
     st.tuples(st.integers(1, 50), st.integers(1, 30), st.integers(1, 7)),
     st.sampled_from([0, 4_000, 1_000_000]),

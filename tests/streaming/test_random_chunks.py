@@ -25,7 +25,7 @@ from tests.streaming.unplanned import every_steps, planner, run_by_passes
 X, Y = normal(29, 3), normal(22, 3)
 
 Function = Callable[..., Any]
-SETTINGS = settings(max_examples=50 if THOROUGH else 4, deadline=None, derandomize=True)
+SETTINGS = settings(max_examples=50 if THOROUGH else 4, derandomize=True)
 
 
 def kernel(x: Any, y: Any) -> Any:

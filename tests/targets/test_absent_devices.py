@@ -220,7 +220,7 @@ def test_an_array_that_is_multiplied_with_itself_renamed_is_stored_once() -> Non
 
 
 def test_less_is_counted_where_the_choice_of_kernels_is_taken_for_made() -> None:
-    """A property of jaxlib: without the option for absent devices, a product on an H100 has 4 MB, not 32."""
+    """A property of jaxlib: without the options for absent devices, a product on an H100 has 4 MB, not 32."""
     target = find_target("h100")
     choosing = replace(target, compiler=replace(target.compiler, absent={}))
     shapes = [shape(2_000, 64), shape(64, 2_000)]
