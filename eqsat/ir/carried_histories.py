@@ -32,15 +32,16 @@ from eqsat.ir.term import Term, Terms, reachable
 T = TypeVar("T")
 
 
-def with_histories_carried(program: Program, exact: bool = False) -> Program:
+def with_histories_carried(program: Program, exact: bool = False, scan: int | None = None) -> Program:
     """Returns the program with carries for stacked results of which no single entry but the last is read.
 
     **Arguments:**
 
     - `exact`: whether results must stay the same to the last bit: then floats are not added up otherwise.
+    - `scan`: the number of the only call whose results are to be carried; None for all.
     """
     while True:
-        found = next(_found(program, exact), None)
+        found = next(_found(program, exact, scan), None)
         if found is None:
             return program
         readers = [carry.reader for carry in found.carries if carry.reader is not None]
@@ -53,7 +54,16 @@ def with_histories_carried(program: Program, exact: bool = False) -> Program:
             reduced = substituted(program.terms, readers, {found.stack.number: batch})
             equalities += zip(readers, reduced, strict=True)
         trimmed = replace(program, equalities=tuple(equalities))
+        scan = None if scan is None else program.next_call()
         program = with_inputs(trimmed, program.inputs, found.replacements(program))
+
+
+def ends_of_histories(program: Program, exact: bool = False) -> dict[Term, list[Term]]:
+    """The stacked results of which only the last entry or reductions are read, and what that is.
+
+    It may need others of them first: the variance needs the mean.
+    """
+    return {stack: [end.term for end in ends] for stack, _, ends in _ended(program, exact)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +170,18 @@ class _History:
         return known
 
 
-def _found(program: Program, exact: bool) -> Iterator[_History]:
+def _found(program: Program, exact: bool, scan: int | None) -> Iterator[_History]:
     """Yields the stacked results that can be carried."""
+    for stack, axis, ends in _ended(program, exact):
+        assert isinstance(stack.op, Opaque)
+        if scan is None or stack.op.call.id == scan:
+            history = _history(program, stack, axis, ends)
+            if history is not None:
+                yield history
+
+
+def _ended(program: Program, exact: bool) -> Iterator[tuple[Term, Axis, list[_End]]]:
+    """Yields stacked results of which only the last entry or reductions are read, with the iterations' axis."""
     terms = list(program.reachable())
     readers: dict[int, list[Term]] = {}
     for term in terms:
@@ -178,9 +198,7 @@ def _found(program: Program, exact: bool) -> Iterator[_History]:
                 continue
             ends = _ends(term, axis, readers, outputs, exact)
             if ends:
-                history = _history(program, term, axis, ends)
-                if history is not None:
-                    yield history
+                yield term, axis, ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ bodies of a call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from eqsat.ir.axis import Axis
@@ -23,6 +23,7 @@ from eqsat.ir.unused_results import trimmed
 from eqsat.planning.branch_values import as_selection
 from eqsat.planning.derived_carries import DerivedCarries
 from eqsat.planning.rematerialised_values import Operand, Rematerialisation, Rematerialiser, layout_of
+from eqsat.planning.repeated_scans import forms_by_passes
 from eqsat.planning.saved_carries import Carries
 from eqsat.planning.segmented_scans import SegmentedScans
 
@@ -46,7 +47,10 @@ def with_rematerialised_operands(
     """
     variants = _Variants(program, threshold, room, exact)
     pairs: list[tuple[Term, Term]] = []
+    pairs += forms_by_passes(program, threshold, variants.numbered, exact)
     waiting = [term for term in program.known() if _is_control_flow(term)]
+    waiting += _loops([form for _, form in pairs])
+    waiting = list(dict.fromkeys(waiting))
     selections = {
         term: other
         for term in waiting
@@ -75,10 +79,7 @@ def with_rematerialised_operands(
             if (other := made.form_of(term)) is not None
         ]
         pairs += fresh
-        made = [
-            *(loop for _, other in fresh for loop in reachable([other]) if _is_control_flow(loop)),
-            *variants.carries.given,
-        ]
+        made = [*_loops([other for _, other in fresh]), *variants.carries.given]
         waiting = [term for term in dict.fromkeys(made) if term not in seen]
         seen.update(waiting)
     equalities = dict.fromkeys((*program.equalities, *pairs))
@@ -257,6 +258,11 @@ class _Variants:
 
 def _is_control_flow(term: Term) -> bool:
     return isinstance(term.op, Opaque) and bool(term.op.call.bodies)
+
+
+def _loops(roots: Sequence[Term]) -> Iterator[Term]:
+    """Yields the results of control flow that terms are computed from."""
+    return filter(_is_control_flow, reachable(roots))
 
 
 def _worthwhile(rematerialised: dict[int, Rematerialisation]) -> dict[int, Rematerialisation]:

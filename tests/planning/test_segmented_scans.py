@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
@@ -111,7 +111,7 @@ def is_scan(term: Term) -> bool:
     return isinstance(term.op, Opaque) and isinstance(term.op.call.control, Scan)
 
 
-def scans(terms: list[Term]) -> dict[Call, Scan]:
+def scans(terms: Iterable[Term]) -> dict[Call, Scan]:
     calls = [term.op.call for term in terms if isinstance(term.op, Opaque)]
     return {call: call.control for call in calls if isinstance(call.control, Scan)}
 

@@ -1,0 +1,147 @@
+"""Passes over the history of a scan: it runs once for each, and stacks nothing.
+
+    m = mean_t(scan(...)[1]),  v = mean_t((scan(...)[1] - m)²)
+
+The variance of a history needs its mean first. The first run of the scan carries the sum, and the second one
+that of the squares. This takes the time of another run, so it is equal to what is written, and extraction
+chooses. What single passes carry is in `eqsat.ir.carried_histories`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+from eqsat.ir.carried_histories import ends_of_histories, with_histories_carried
+from eqsat.ir.comparing import compared
+from eqsat.ir.ops import Call, Opaque
+from eqsat.ir.program import Output, Program
+from eqsat.ir.substitution import substituted
+from eqsat.ir.term import Term, reachable
+from eqsat.ir.unused_results import trimmed
+
+MOST_PASSES = 3
+"""A skewness needs the deviation, and that the mean."""
+
+Scanned = tuple[Call, tuple[int, ...]]
+"""A scan, and the numbers of its operands."""
+
+
+def forms_by_passes(
+    program: Program, threshold: float, numbered: Callable[[Call, Call], Call], exact: bool = False
+) -> Iterator[tuple[Term, Term]]:
+    """Yields what is read of large histories, with the same as results of scans that run several times.
+
+    **Arguments:**
+
+    - `threshold`: the size in bytes above which a history is large.
+    - `numbered`: returns a call that was made of another one with a number of its own.
+    - `exact`: whether results must stay the same to the last bit.
+    """
+    scans: dict[Scanned, dict[Term, list[Term]]] = {}
+    for stack, ends in ends_of_histories(program, exact).items():
+        if stack.bytes > threshold:
+            scans.setdefault(_scanned(stack), {})[stack] = ends
+    once = compared(program).once if scans else frozenset[int]()
+    for scanned, histories in scans.items():
+        if not any(term.number in once for stack in histories for term in _computed_by(stack)):
+            yield from _Passes(program, scanned, histories, numbered, exact).forms()
+
+
+def _scanned(term: Term) -> Scanned:
+    assert isinstance(term.op, Opaque)
+    return term.op.call, tuple(arg.number for arg in term.args)
+
+
+def _computed_by(stack: Term) -> Iterator[Term]:
+    """Yields a stacked result, and what an iteration computes."""
+    assert isinstance(stack.op, Opaque)
+    yield stack
+    for body in stack.op.call.bodies:
+        yield from body.program.reachable()
+
+
+@dataclass(frozen=True, slots=True)
+class _Passes:
+    """One scan, and the passes that what is read of its histories needs.
+
+    **Attributes:**
+
+    - `histories`: by stacked result that is large, the reductions and last entries that are read of it.
+    """
+
+    program: Program
+    scanned: Scanned
+    histories: Mapping[Term, Sequence[Term]]
+    numbered: Callable[[Call, Call], Call]
+    exact: bool
+
+    def forms(self) -> list[tuple[Term, Term]]:
+        """All that is read of the scan, with the same as results of several; nothing if one is enough."""
+        passes = self._passes()
+        if not 1 < len(passes) <= MOST_PASSES:
+            return []
+        known: dict[int, Term] = {}
+        pairs: list[tuple[Term, Term]] = []
+        before = _calls(self.program.known()) - {self.scanned[0]}
+        for read in passes:
+            made = self._carried(substituted(self.program.terms, read, known))
+            if any(term in self.histories for term in reachable(made)):
+                return []
+            made = self._without_unread_results(made, before)
+            before |= _calls(reachable(made))
+            pairs += zip(read, made, strict=True)
+            known = {term.number: form for term, form in pairs}
+        return pairs
+
+    def _passes(self) -> list[list[Term]]:
+        """What is read in each pass: in the first also the results that are not large histories."""
+        ends = dict.fromkeys(end for read in self.histories.values() for end in read)
+        after: dict[int, int] = {}
+        others: list[Term] = []
+        for term in self.program.reachable():
+            if term in self.histories:
+                after[term.number] = 0
+            elif isinstance(term.op, Opaque) and _scanned(term) == self.scanned:
+                after[term.number] = 1
+                others.append(term)
+            else:
+                after[term.number] = max((after[arg.number] for arg in term.args), default=0) + (term in ends)
+        count = max(after[end.number] for end in ends)
+        passes = [[end for end in ends if after[end.number] == number] for number in range(1, count + 1)]
+        return [[*passes[0], *others], *passes[1:]]
+
+    def _carried(self, read: Sequence[Term]) -> list[Term]:
+        """The terms that are read, as far as can be without a history."""
+        call, _ = self.scanned
+        outputs = tuple(Output(term, tuple(sorted(term.axes))) for term in read)
+        program = replace(self.program, outputs=outputs, facts=(), alike=())
+        found = with_histories_carried(program, self.exact, call.id)
+        return [output.term for output in found.outputs]
+
+    def _without_unread_results(self, read: Sequence[Term], before: Set[Call]) -> list[Term]:
+        """The terms that are read, of a scan that has no results but these.
+
+        **Arguments:**
+
+        - `before`: the calls that are not of this pass.
+        """
+        terms, (origin, _) = self.program.terms, self.scanned
+        used: dict[Scanned, dict[int, Term]] = {}
+        for term in reachable(read):
+            if isinstance(term.op, Opaque) and term.op.call not in before:
+                used.setdefault(_scanned(term), {})[term.op.result] = term
+        known: dict[int, Term] = {}
+        for (call, _), results in used.items():
+            args = next(iter(results.values())).args
+            fewer = trimmed(call, args, set(results))
+            made, numbers, places = fewer or (call, {result: result for result in results}, range(len(args)))
+            made = self.numbered(made, origin)
+            operands = [args[place] for place in places]
+            for result, term in results.items():
+                known[term.number] = terms.make(Opaque(made, numbers[result]), operands)
+        return substituted(terms, read, known)
+
+
+def _calls(terms: Iterable[Term]) -> set[Call]:
+    return {term.op.call for term in terms if isinstance(term.op, Opaque)}

@@ -1,0 +1,193 @@
+"""Statistics of a history that need others first: the scan runs once for each of them, and stacks nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+import eqsat
+from eqsat.ir.control import Scan
+from eqsat.ir.ops import Call
+from eqsat.ir.program import Program
+from eqsat.ir.term import reachable
+from eqsat.planning.rematerialisation import with_rematerialised_operands
+from tests.planning.test_rematerialisation import check_equalities
+from tests.planning.test_segmented_scans import scans
+from tests.stages import lowered, normal
+
+STEPS, WIDTH = 20, 5
+
+
+def walk(x: Any, xs: Any) -> tuple[Any, Any]:
+    def step(state: Any, x: Any) -> Any:
+        state = state + jnp.sin(state * x)
+        return state, (state, jnp.cos(state))
+
+    return lax.scan(step, x, xs)
+
+
+def variance(x: Any, xs: Any) -> Any:
+    return jnp.var(walk(x, xs)[1][0], 0)
+
+
+def moments(x: Any, xs: Any) -> Any:
+    states = walk(x, xs)[1][0]
+    return states.mean(0), states.std(0), states.max(0), states[-1]
+
+
+def skewness(x: Any, xs: Any) -> Any:
+    states = walk(x, xs)[1][0]
+    return jnp.mean(((states - states.mean(0)) / states.std(0)) ** 3, 0)
+
+
+def from_the_last(x: Any, xs: Any) -> Any:
+    last, (states, _) = walk(x, xs)
+    return last, jnp.mean((states - last) ** 2, 0)
+
+
+def of_two_histories(x: Any, xs: Any) -> Any:
+    states, others = walk(x, xs)[1]
+    return jnp.sum((states - states.mean(0)) * (others - others.mean(0)), 0)
+
+
+def one_of_which_is_needed(x: Any, xs: Any) -> Any:
+    states, others = walk(x, xs)[1]
+    return jnp.var(states, 0), others
+
+
+def lagged(x: Any, xs: Any) -> Any:
+    states = walk(x, xs)[1][0]
+    middle = states.mean(0)
+    return jnp.sum((states[1:] - middle) * (states[:-1] - middle), 0)
+
+
+def in_reverse(x: Any, xs: Any) -> Any:
+    states = lax.scan(lambda s, x: (s + jnp.sin(s * x), s), x, xs, reverse=True)[1]
+    return jnp.var(states, 0)
+
+
+def of_all_entries(x: Any, xs: Any) -> Any:
+    return jnp.var(walk(x, xs)[1][0])
+
+
+PASSES: dict[Callable[..., Any], int] = {
+    variance: 2,
+    moments: 2,
+    skewness: 3,
+    from_the_last: 2,
+    of_two_histories: 2,
+    one_of_which_is_needed: 2,
+    lagged: 2,
+    in_reverse: 2,
+    of_all_entries: 2,
+}
+
+
+def passes(program: Program) -> dict[Call, Scan]:
+    """The scans that the forms of what is read are results of."""
+    known = with_rematerialised_operands(program, 100)
+    before = scans(program.known())
+    after = scans(reachable(form for _, form in known.equalities))
+    return {call: scan for call, scan in after.items() if call not in before}
+
+
+@pytest.mark.parametrize("function", PASSES)
+def test_passes_mean_the_same_and_stack_nothing(function: Callable[..., Any]) -> None:
+    args = normal(WIDTH), normal(STEPS, WIDTH)
+    program, constants = lowered(jax.jit(function), *args)
+    assert check_equalities(program, [*args, *constants], 100)
+    found = passes(program)
+    assert len(found) == PASSES[function]
+    stacked = sum(len(call.out_layouts) - len(scan.carried) for call, scan in found.items())
+    assert stacked == (function is one_of_which_is_needed)
+
+
+def small(x: Any, xs: Any) -> Any:
+    return jnp.var(walk(x[:1], xs[:, :1])[1][0])
+
+
+def read_whole(x: Any, xs: Any) -> Any:
+    states = walk(x, xs)[1][0]
+    return jnp.var(states, 0), jnp.sort(states, 0)
+
+
+def compared_with_the_largest(x: Any, xs: Any) -> Any:
+    """In another loop, the largest might be rounded otherwise, and then none would equal it."""
+    states = walk(x, xs)[1][0]
+    return jnp.sum(states == states.max(0), 0)
+
+
+def in_four_passes(x: Any, xs: Any) -> Any:
+    states = walk(x, xs)[1][0]
+    middle = states.mean(0)
+    for _ in range(3):
+        middle = jnp.mean(jnp.tanh(states - middle), 0)
+    return middle
+
+
+@pytest.mark.parametrize(
+    "function", [small, read_whole, compared_with_the_largest, in_four_passes], ids=lambda f: f.__name__
+)
+def test_a_scan_does_not_run_again(function: Callable[..., Any]) -> None:
+    program, _ = lowered(jax.jit(function), normal(WIDTH), normal(STEPS, WIDTH))
+    assert not passes(program)
+
+
+def test_floats_are_not_added_up_otherwise_where_bits_count() -> None:
+    program, _ = lowered(jax.jit(variance), normal(WIDTH), normal(STEPS, WIDTH))
+    assert not with_rematerialised_operands(program, 100, exact=True).equalities
+
+
+NUMBERS = st.floats(width=32, allow_subnormal=False)
+
+
+@pytest.fixture(scope="module", params=[variance, from_the_last], ids=lambda function: function.__name__)
+def planned(request: Any) -> tuple[Callable[..., Any], Callable[..., Any], Any]:
+    """A function as JAX compiles it and as it is planned for half of its memory, and its second argument."""
+    steps = np.full((200, WIDTH), 1e-3, "float32")
+    fast = jax.jit(request.param)
+    plain = fast.lower(np.zeros(WIDTH, "float32"), steps).compile().memory_analysis()
+    exists = plain.argument_size_in_bytes + plain.output_size_in_bytes
+    found = eqsat.optimize(request.param, budget=exists + plain.temp_size_in_bytes // 2)
+    assert found.plan(np.zeros(WIDTH, "float32"), steps).peak_bytes < exists + plain.temp_size_in_bytes
+    return fast, found, steps
+
+
+@given(st.lists(NUMBERS, min_size=WIDTH, max_size=WIDTH))
+@settings(max_examples=60, derandomize=True)
+def test_the_plan_agrees_for_all_numbers(planned: Any, x: list[float]) -> None:
+    """Squares overflow, and infinities have no differences, in the plan where they do in JAX."""
+    fast, found, steps = planned
+    state = np.float32(x)
+    # What is subtracted has a rounding error, and so has the state of each iteration.
+    size = float(np.max(np.abs(state), initial=0, where=np.isfinite(state)))
+    rounded = (64 * 2.0**-23 * size) ** 2
+    both = jax.tree.map(np.float64, (found(state, steps), fast(state, steps)))
+    for one, other in zip(*map(jax.tree.leaves, both), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=rounded)
+
+
+def test_the_variance_of_a_long_history_fits() -> None:
+    def simulated(x: Any) -> Any:
+        def step(state: Any, _: Any) -> Any:
+            state = state + 0.01 * jnp.sin(3 * state)
+            return state, state
+
+        states = lax.scan(step, x, None, length=1000)[1]
+        return states.mean(0), states.std(0)
+
+    x = np.linspace(0.1, 0.9, 2000, dtype="float32")
+    found = eqsat.optimize(simulated, budget="200KB")
+    plain = jax.jit(simulated)
+    assert plain.lower(x).compile().memory_analysis().temp_size_in_bytes > 7_000_000
+    assert found.plan(x).peak_bytes <= 200_000
+    for one, other in zip(found(x), plain(x), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4)
