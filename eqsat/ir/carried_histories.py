@@ -181,7 +181,7 @@ def _found(program: Program, exact: bool, scan: int | None) -> Iterator[_History
 
 
 def _ended(program: Program, exact: bool) -> Iterator[tuple[Term, Axis, list[_End]]]:
-    """Yields stacked results of which only the last entry or reductions are read, with the iterations' axis."""
+    """Yields stacked results of which only the last entry or reductions are read, and their first axis."""
     terms = list(program.reachable())
     readers: dict[int, list[Term]] = {}
     for term in terms:
