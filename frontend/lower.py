@@ -20,6 +20,7 @@ from eqsat.frontend import names_known_scatters as names_known_scatters
 from eqsat.frontend import names_linalg as names_linalg
 from eqsat.frontend import names_scatters as names_scatters
 from eqsat.frontend import names_slices as names_slices
+from eqsat.frontend import names_updates as names_updates
 from eqsat.frontend.broadcast_calls import called_once
 from eqsat.frontend.canonical import Recogniser
 from eqsat.frontend.control import Enclosure
