@@ -169,7 +169,8 @@ class StorageModel:
     def _widened(self, op: Dot, operands: Sequence[Valued]) -> int:
         """Bytes of what a product of narrow floats takes in single precision: operands, and its result."""
         dtypes = {operand.dtype for operand in operands}
-        if not self.machine.widens or (dtypes == {"bfloat16"} and op.dtype == "float32"):
+        narrow = dtypes == {"bfloat16"} and op.dtype in self.machine.narrow_products
+        if narrow or not self.machine.widens:
             return 0
         wide = [operand for operand in operands if accumulator(operand.dtype) != operand.dtype]
         count = sum(self.elements(operand.axes, operand.open) for operand in wide)

@@ -93,8 +93,9 @@ class Machine:
     - `least_panel`: bytes of the smallest packed panel that counts, as in the certificate.
     - `product_workspace`: bytes that a matrix product takes while it runs, whatever its size.
     - `widens`: whether products of narrow floats are computed of copies in single precision, and their
-      results rounded afterwards; those of bfloat16 to float32 are not. Slices of bfloat16 arrays in loops
-      are taken of such copies, too (measured, jaxlib 0.10).
+      results rounded afterwards. Slices of bfloat16 arrays in loops are taken of such copies, too (measured,
+      jaxlib 0.10).
+    - `narrow_products`: the dtypes of products of bfloat16 that take no such copies all the same.
     - `indexed_slices`: scans take slices of an array by their number, in which other axes come first, if it
       has at most so many bytes, or the slices are runs of at least a line of the cache (docs/xla.md). XLA
       copies others. 0: none are taken so, and it is not known what is copied.
@@ -172,6 +173,7 @@ class Machine:
     least_panel: int = 1 << 17
     product_workspace: int = 0
     widens: bool = True
+    narrow_products: frozenset[str] = frozenset({"float32"})
     indexed_slices: int = 8 << 20
     cache_line: int = 64
     packing: float = 1.2
