@@ -18,6 +18,7 @@ from eqsat.frontend import names_entries as names_entries
 from eqsat.frontend import names_factors as names_factors
 from eqsat.frontend import names_known_scatters as names_known_scatters
 from eqsat.frontend import names_linalg as names_linalg
+from eqsat.frontend import names_picks as names_picks
 from eqsat.frontend import names_scatters as names_scatters
 from eqsat.frontend import names_slices as names_slices
 from eqsat.frontend import names_updates as names_updates

@@ -99,11 +99,21 @@ def _choice(
     """
     here = jnp.ones(old.shape, bool)
     for dimension, place in index.items():
-        number = _int32(place, old.shape[dimension])
-        if clamped:
-            number = lax.clamp(jnp.int32(0), number, jnp.int32(old.shape[dimension] - 1))
-        here &= lax.eq(lax.broadcasted_iota(jnp.int32, old.shape, dimension), number)
+        here &= is_at(place, old.shape, dimension, clamped)
     return lax.select(here, combined(old, new), old)
+
+
+def is_at(index: jax.Array, shape: Sequence[int], dimension: int, clamped: bool) -> jax.Array:
+    """Whether the entries of an array have a number along a dimension; of that shape, as the index is.
+
+    **Arguments:**
+
+    - `clamped`: whether the nearest entry has it if the number is out of bounds; otherwise none has.
+    """
+    number = _int32(index, shape[dimension])
+    if clamped:
+        number = lax.clamp(jnp.int32(0), number, jnp.int32(shape[dimension] - 1))
+    return lax.eq(lax.broadcasted_iota(jnp.int32, shape, dimension), number)
 
 
 def _int32(index: jax.Array, size: int) -> jax.Array:
