@@ -15,14 +15,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from eqsat.ir.axis import Axis, Layout, layout_axes, layout_shape
+from eqsat.ir.axis import Axis, Layout, layout_axes
 from eqsat.ir.compensated_sums import added, is_compensated
 from eqsat.ir.control import Body, Scan
 from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.device_terms import Numbers
 from eqsat.ir.dtypes import accumulator, is_extended
 from eqsat.ir.history_functions import ROUNDED, adds_up, goes_inside
-from eqsat.ir.history_parts import Parts, parts_read, some_iterations, where_read
+from eqsat.ir.history_parts import (
+    Parts,
+    is_of_scan,
+    parts_read,
+    row_of_iteration,
+    some_iterations,
+    takes_last,
+    where_read,
+)
 from eqsat.ir.ops import Const, Dot, Leaf, Map, Opaque, Reduce
 from eqsat.ir.program import Output, Program
 from eqsat.ir.reduction_monoids import MERGES, identity_text
@@ -154,7 +162,7 @@ class _History:
         known = {
             term.number: terms.make(Opaque(made, places.index(term.op.result)), args)
             for term in program.known()
-            if isinstance(term.op, Opaque) and _is_of(term, self.stack) and term.op.result != result
+            if isinstance(term.op, Opaque) and is_of_scan(term, self.stack) and term.op.result != result
         }
         for place, carry in enumerate(self.carries):
             if carry.reader is None:
@@ -232,7 +240,7 @@ def _ends(
                 continue
             seen.add(reader.number)
             part = some_iterations(reader, stack)
-            if term is stack and _takes_last(reader, stack):
+            if term is stack and takes_last(reader, stack):
                 found[reader.number] = _End(reader)
             elif part is not None:
                 waiting.append((reader, part[0]))
@@ -248,19 +256,20 @@ def _ends(
     return list(found.values())
 
 
-def _of_all(terms: Terms, end: _End, stack: Term, axis: Axis, earlier: Sequence[Term]) -> Term:
+def _of_all(terms: Terms, end: _End, axis: Axis, entries: Mapping[Term, Sequence[Term]]) -> Term:
     """What is reduced, over all iterations: where it was not before, there is what changes nothing.
 
     **Arguments:**
 
-    - `earlier`: what stands for its entries of the iteration before, of that before it, and so on.
+    - `entries`: by stacked result, what stands for its entries of the iteration, of that before, and so on.
     """
     reduced = _summand(terms, end.term, axis)
     if end.parts is None:
         return reduced
     assert isinstance(end.term.op, Reduce)
-    lags = end.parts.lags
-    known = {number: stack if lag == 0 else earlier[lag - 1] for number, lag in lags.items()}
+    known = {number: entries[stack][lag] for number, (stack, lag) in end.parts.slices.items()}
+    for number, row in end.parts.rows.items():
+        known[number] = row_of_iteration(terms, end.parts, axis, row)
     (whole,) = substituted(terms, [reduced], known)
     nothing = terms.make(Const(identity_text(end.term.op.kind, whole.dtype), whole.dtype))
     return where_read(terms, end.parts, axis, whole, nothing)
@@ -279,34 +288,46 @@ def _history(program: Program, stack: Term, axis: Axis, ends: Sequence[_End]) ->
     """What is carried in place of a stacked result; None if an iteration can't compute it."""
     terms, numbers = program.terms, Numbers.after(program)
     assert isinstance(stack.op, Opaque)
-    made, layout = _entry(stack.op, axis), stack.op.call.out_layouts[stack.op.result]
-    if made is None:
+    if _entry(stack.op, axis) is None:
         return None
     inside: dict[int, Term] = {}
     operands: list[_Operand] = []
     carries: list[_Carry] = []
-    earlier: list[Term] = []
-    for _ in range(max((end.parts.longest for end in ends if end.parts is not None), default=0)):
-        before = terms.make(Leaf(numbers.input(), layout[1:], stack.dtype))
-        start = terms.make(Const(identity_text("sum", stack.dtype), stack.dtype))
-        carries.append(_Carry(None, start, before, Output(made, layout[1:])))
-        earlier.append(terms.make(Leaf(numbers.input(), layout, stack.dtype)))
-        inside[earlier[-1].number] = made = before
+    entries: dict[Term, list[Term]] = {}
+    longest: dict[Term, int] = {}
     for end in ends:
-        reduced = _of_all(terms, end, stack, axis, earlier)
+        for result, count in end.parts.longest.items() if end.parts is not None else ():
+            longest[result] = max(count, longest.get(result, 0))
+    for result, count in longest.items():
+        assert isinstance(result.op, Opaque)
+        own, made = result.op.call.out_layouts[result.op.result][1:], _entry(result.op)
+        if made is None:
+            return None
+        for lag in range(count + 1):
+            if lag:
+                before = terms.make(Leaf(numbers.input(), own, result.dtype))
+                start = terms.make(Const(identity_text("sum", result.dtype), result.dtype))
+                carries.append(_Carry(None, start, before, Output(made, own)))
+                made = before
+            leaf = terms.make(Leaf(numbers.input(), (axis, *own), result.dtype))
+            entries.setdefault(result, []).append(leaf)
+            inside[leaf.number] = made
+    stand_ins = {leaf for leaves in entries.values() for leaf in leaves}
+    for end in ends:
+        reduced = _of_all(terms, end, axis, entries)
         waiting = [reduced]
         while waiting:
             term = waiting.pop()
             if term.number in inside or isinstance(term.op, Const):
                 continue
-            if isinstance(term.op, Opaque) and _is_of(term, stack):
+            if isinstance(term.op, Opaque) and is_of_scan(term, stack):
                 entry = _entry(term.op, axis)
                 if entry is None:
                     return None
                 inside[term.number] = entry
             elif isinstance(term.op, Map) and axis in term.axes:
                 waiting += term.args
-            elif any(_is_of(at, stack) or at in earlier for at in reachable([term])):
+            elif any(is_of_scan(at, stack) or at in stand_ins for at in reachable([term])):
                 if axis not in term.axes or not goes_inside(term, axis, stack, exact=False):
                     return None
                 waiting += term.args
@@ -353,35 +374,16 @@ def _carried(terms: Terms, numbers: Numbers, end: Term, entry: Term, count: int)
     ]
 
 
-def _entry(op: Opaque, axis: Axis) -> Term | None:
-    """What an iteration stacks; None if it has other axes than the stack, or is a carry."""
+def _entry(op: Opaque, axis: Axis | None = None) -> Term | None:
+    """What an iteration stacks; None if it has other axes than the stack, or is a carry.
+
+    **Arguments:**
+
+    - `axis`: that of the iterations; None if it may have any name.
+    """
     (body,) = op.call.bodies
     output, layout = body.program.outputs[op.result], op.call.out_layouts[op.result]
     assert isinstance(op.call.control, Scan)
-    same = op.result >= len(op.call.control.carried) and output.layout == layout[1:] and layout[0] == axis
+    stacked = op.result >= len(op.call.control.carried) and axis in (None, layout[0])
+    same = stacked and output.layout == layout[1:]
     return output.term if same and output.term.axes == frozenset(layout_axes(layout[1:])) else None
-
-
-def _is_of(term: Term, scan: Term) -> bool:
-    """Whether two terms are results of the same scan."""
-    assert isinstance(scan.op, Opaque)
-    return isinstance(term.op, Opaque) and term.op.call == scan.op.call and term.args == scan.args
-
-
-def _takes_last(term: Term, stack: Term) -> bool:
-    """Returns whether a term is the entry of the last iteration of a stacked result."""
-    assert isinstance(stack.op, Opaque)
-    layout, control = stack.op.call.out_layouts[stack.op.result], stack.op.call.control
-    assert isinstance(control, Scan)
-    op = term.op
-    if not isinstance(op, Opaque) or op.call.primitive.name != "slice":
-        return False
-    call, params = op.call, op.call.params
-    if call.arg_layouts != (layout,):
-        return False
-    shape = layout_shape(call.arg_layouts[0])
-    last = 0 if control.reverse else control.length - 1
-    wanted = [(last, last + 1), *((0, length) for length in shape[1:])]
-    strides = params["strides"]
-    whole = strides is None or all(stride == 1 for stride in strides)
-    return whole and list(zip(params["start_indices"], params["limit_indices"], strict=True)) == wanted

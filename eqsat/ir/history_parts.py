@@ -1,21 +1,23 @@
 """Slices of what a scan stacks, along its iterations, as choices by the number of the iteration.
 
-    sum_i f(h[s + i], h[r + i])  =  sum_t (s <= t < end: f(h[t], h[t - (s - r)]), otherwise 0)
+    sum_i f(h[s + i], h[r + i], y_i)  =  sum_t (s <= t < end: f(h[t], h[t - (s - r)], y_(t - s)), otherwise 0)
 
 for r <= s: an iteration computes it of its own entry and of an earlier one, which is carried along. So the
-squared jumps of a chain are added up, or the times counted at which a voltage crosses a threshold.
+squared jumps of a chain are added up, or the times counted at which a voltage crosses a threshold, or the
+distances of every tenth state from what was observed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from eqsat.ir.axis import Axis
+from eqsat.ir.axis import Axis, layout_shape
 from eqsat.ir.control import Scan
 from eqsat.ir.history_functions import goes_inside
-from eqsat.ir.ops import Const, Iota, Map, Opaque
-from eqsat.ir.term import Term, Terms
+from eqsat.ir.operations import OPERATIONS
+from eqsat.ir.ops import Const, Iota, Map, Opaque, Operation, Rename
+from eqsat.ir.term import Term, Terms, reachable
 
 CARRIED = 16
 """At most one such part of the entries is carried along: a choice, not measured."""
@@ -23,54 +25,90 @@ CARRIED = 16
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The slices of a stacked result that a function of them reads, entry by entry.
+    """The slices of stacked results of a scan that a function of them reads, entry by entry.
 
     **Attributes:**
 
+    - `axis`: that of the slices.
     - `iterations`: those whose entries the slice has which the scan makes last.
-    - `lags`: by number of a slice, how many iterations before these its entries are made.
+    - `slices`: by number of a slice, the stacked result, and how many iterations before these its entries
+      are made.
+    - `rows`: what else it reads along the slices, by number.
     """
 
+    axis: Axis
     iterations: range
-    lags: Mapping[int, int]
+    slices: Mapping[int, tuple[Term, int]]
+    rows: Mapping[int, Term] = field(default_factory=dict)
 
     @property
-    def longest(self) -> int:
-        """How many earlier entries are carried along."""
-        return max(self.lags.values())
+    def longest(self) -> dict[Term, int]:
+        """By stacked result, how many of its earlier entries are carried along."""
+        found: dict[Term, int] = {}
+        for stack, lag in self.slices.values():
+            found[stack] = max(lag, found.get(stack, 0))
+        return found
 
 
-def some_iterations(term: Term, stack: Term) -> tuple[Axis, range] | None:
-    """The axis of a slice of a stacked result along its iterations, and the iterations; None for all else.
+def is_of_scan(term: Term, result: Term) -> bool:
+    """Whether a term is a result of the scan that another one is a result of."""
+    assert isinstance(result.op, Opaque)
+    return isinstance(term.op, Opaque) and term.op.call == result.op.call and term.args == result.args
 
-    A slice of such a slice is one.
+
+def some_iterations(term: Term, stack: Term) -> tuple[Axis, range, Term] | None:
+    """The axis of a slice along the iterations, these, and of which result it is; None for all else.
+
+    It is a slice of any stacked result of the scan of `stack`. A slice of such a slice is one.
     """
-    assert isinstance(stack.op, Opaque)
     slices = [term]
-    while slices[-1] is not stack:
+    while not is_of_scan(slices[-1], stack):
         op, args = slices[-1].op, slices[-1].args
         if not isinstance(op, Opaque) or op.call.primitive.name != "slice":
             return None
         slices.append(args[0])
-    control, layout = stack.op.call.control, stack.op.call.out_layouts[stack.op.result]
+    result = slices[-1]
+    assert isinstance(result.op, Opaque)
+    control, layout = result.op.call.control, result.op.call.out_layouts[result.op.result]
     assert isinstance(control, Scan)
-    found: tuple[Axis, range] | None = None
+    if result.op.result < len(control.carried):
+        return None
+    found: tuple[Axis, range, Term] | None = None
     for one in reversed(slices[:-1]):
         assert isinstance(one.op, Opaque)
         params, (axis, *others) = one.op.call.params, one.op.call.out_layouts[0]
-        if one.op.call.arg_layouts != (layout,) or not isinstance(axis, Axis) or axis in stack.axes:
+        if one.op.call.arg_layouts != (layout,) or not isinstance(axis, Axis) or axis in result.axes:
             return None
         if tuple(others) != layout[1:]:
             return None
         stride = 1 if params["strides"] is None else params["strides"][0]
         every = range(control.length) if found is None else found[1]
-        found = axis, every[params["start_indices"][0] : params["limit_indices"][0] : stride]
-        layout = one.op.call.out_layouts[0]
+        part = every[params["start_indices"][0] : params["limit_indices"][0] : stride]
+        found, layout = (axis, part, result), one.op.call.out_layouts[0]
     return found
 
 
+def takes_last(term: Term, stack: Term) -> bool:
+    """Returns whether a term is the entry of the last iteration of a stacked result."""
+    assert isinstance(stack.op, Opaque)
+    layout, control = stack.op.call.out_layouts[stack.op.result], stack.op.call.control
+    assert isinstance(control, Scan)
+    op = term.op
+    if not isinstance(op, Opaque) or op.call.primitive.name != "slice":
+        return False
+    call, params = op.call, op.call.params
+    if call.arg_layouts != (layout,):
+        return False
+    shape = layout_shape(call.arg_layouts[0])
+    last = 0 if control.reverse else control.length - 1
+    wanted = [(last, last + 1), *((0, length) for length in shape[1:])]
+    strides = params["strides"]
+    whole = strides is None or all(stride == 1 for stride in strides)
+    return whole and list(zip(params["start_indices"], params["limit_indices"], strict=True)) == wanted
+
+
 def parts_read(term: Term, along: Axis, stack: Term, exact: bool) -> Parts | None:
-    """The slices of a stacked result that a term reads; None if it reads anything else along these axes.
+    """The slices of stacked results that a term reads; None if it reads anything else of their scan.
 
     **Arguments:**
 
@@ -81,7 +119,8 @@ def parts_read(term: Term, along: Axis, stack: Term, exact: bool) -> Parts | Non
     control = stack.op.call.control
     assert isinstance(control, Scan)
     iterations = stack.op.call.out_layouts[stack.op.result][0]
-    found: dict[int, range] = {}
+    found: dict[int, tuple[range, Term]] = {}
+    rows: dict[int, Term] = {}
     waiting, seen = [term], {term.number}
     while waiting:
         at = waiting.pop()
@@ -89,22 +128,53 @@ def parts_read(term: Term, along: Axis, stack: Term, exact: bool) -> Parts | Non
             continue
         part = some_iterations(at, stack)
         if part is not None and part[0] == along:
-            found[at.number] = part[1]
+            found[at.number] = part[1:]
+        elif iterations not in at.axes and not any(is_of_scan(inner, stack) for inner in reachable([at])):
+            rows[at.number] = at
         elif goes_inside(at, along, stack, exact):
             waiting += [arg for arg in at.args if arg.number not in seen]
             seen.update(arg.number for arg in at.args)
         else:
             return None
-    if not found or len({part.step for part in found.values()}) > 1:
+    if not found or len({part.step for part, _ in found.values()}) > 1:
         return None
-    if control.reverse:
-        last = min(found.values(), key=lambda part: part.start)
-        lags = {number: part.start - last.start for number, part in found.items()}
-    else:
-        last = max(found.values(), key=lambda part: part.start)
-        lags = {number: last.start - part.start for number, part in found.items()}
-    parts = Parts(last, lags)
-    return parts if CARRIED * parts.longest <= control.length else None
+    starts = [part.start for part, _ in found.values()]
+    start = min(starts) if control.reverse else max(starts)
+    last = next(part for part, _ in found.values() if part.start == start)
+    slices = {number: (result, abs(part.start - start)) for number, (part, result) in found.items()}
+    parts = Parts(along, last, slices, rows)
+    return parts if CARRIED * max(parts.longest.values()) <= control.length else None
+
+
+def row_of_iteration(terms: Terms, parts: Parts, axis: Axis, value: Term) -> Term:
+    """A value along slices, along all iterations: at those of the parts, the same; elsewhere, anything.
+
+    **Arguments:**
+
+    - `axis`: that of all iterations.
+    """
+    iterations, along = parts.iterations, parts.axis
+    if isinstance(value.op, Opaque) and value.op.call.primitive.name == "slice":
+        # The rows of the same iterations, of what has rows for all.
+        (layout,), (cut, *others) = value.op.call.arg_layouts, value.op.call.out_layouts[0]
+        params = value.op.call.params
+        stride = 1 if params["strides"] is None else params["strides"][0]
+        part = range(params["start_indices"][0], params["limit_indices"][0], stride)
+        whole, (first, *rest) = value.args[0], layout
+        same = cut == along and part == iterations and others == rest
+        if same and isinstance(first, Axis) and first.size == axis.size and first not in rest:
+            return whole if first == axis else terms.make(Rename(first, axis), [whole])
+
+    def made(name: str, *args: Term) -> Term:
+        return terms.make(Map(name, "int32"), args)
+
+    def number(value: int) -> Term:
+        return terms.make(Const(str(value), "int32"))
+
+    place = made("sub", terms.make(Iota(axis, "int32")), number(iterations.start))
+    if iterations.step > 1:
+        place = made("div", place, number(iterations.step))
+    return terms.make(Operation(OPERATIONS["take"], (along,), value.dtype), [value, place])
 
 
 def where_read(terms: Terms, parts: Parts, axis: Axis, value: Term, nothing: Term) -> Term:
