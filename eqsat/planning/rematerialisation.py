@@ -128,8 +128,9 @@ class _Variants:
         for term, form in program.equalities:
             forms.setdefault(term.number, []).append(form)
         once = compared(program).once
+        largest = max((term.bytes for term in program.reachable()), default=0)
         return Rematerialiser(
-            self.terms, self.threshold, self.carries, self.numbered, self.next_leaf, forms, once
+            self.terms, self.threshold, self.carries, self.numbered, self.next_leaf, forms, once, largest
         )
 
     def numbered(self, made: Call, origin: Call) -> Call:

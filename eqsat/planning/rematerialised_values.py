@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.ir.axis import Axis, Layout, layout_axes
-from eqsat.ir.control import Scan, carried, sliced
+from eqsat.ir.control import Scan, While, carried, sliced
 from eqsat.ir.control_axes import given_layouts, keeps
 from eqsat.ir.ops import (
     Call,
@@ -31,6 +31,9 @@ from eqsat.ir.sliced_calls import one_slice
 from eqsat.ir.substitution import substituted
 from eqsat.ir.term import Term, Terms, reachable
 from eqsat.planning.saved_carries import Carries
+
+SMALL_RESULT = 64
+"""What loops give is kept if it is so many times smaller than the largest value: a choice, not measured."""
 
 Operand = tuple[Term, Axis | None]
 """A value that a loop is given, and the axis along which it is sliced, if any."""
@@ -96,6 +99,7 @@ class Rematerialiser:
     - `forms`: by the number of a term, the terms that the program knows to be equal to it.
     - `once`: the numbers of terms that are computed only once, since they are compared with what was selected
       from them: computed again, they might be rounded otherwise.
+    - `largest`: bytes of the largest value of the program.
     """
 
     terms: Terms
@@ -105,6 +109,7 @@ class Rematerialiser:
     next_leaf: Callable[[], int]
     forms: Mapping[int, Sequence[Term]]
     once: frozenset[int] = frozenset()
+    largest: float = 0
 
     def find(self, term: Term, along: Axis | None) -> Rematerialisation | None:
         """How to compute a large value, or its slices along an axis, from less; None if impossible."""
@@ -146,7 +151,9 @@ class Rematerialiser:
 
     def _is_given(self, term: Term) -> bool:
         """Whether a loop should be given the value rather than compute it."""
-        return isinstance(term.op, Leaf) or (term.bytes <= self.threshold and not is_index(term))
+        if isinstance(term.op, Leaf) or (term.bytes <= self.threshold and not is_index(term)):
+            return True
+        return SMALL_RESULT * term.bytes <= self.largest and runs_loops(term)
 
     def _either(self, term: Term, along: Axis | None) -> Rematerialisation:
         """The value rematerialised if that is possible and useful, or else given."""
@@ -263,6 +270,13 @@ def layout_of(term: Term, along: Axis | None = None) -> Layout:
     """The layout in which a loop is given a value, or its slices along an axis; inputs keep their own."""
     given = layout_axes(term.op.layout) if isinstance(term.op, Leaf) else tuple(sorted(term.axes))
     return tuple(axis for axis in given if axis != along)
+
+
+def runs_loops(term: Term) -> bool:
+    """Whether the value takes loops to compute, which would run again in every iteration of another one."""
+    return any(
+        isinstance(at.op, Opaque) and isinstance(at.op.call.control, Scan | While) for at in reachable([term])
+    )
 
 
 def is_index(term: Term) -> bool:

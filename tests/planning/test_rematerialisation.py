@@ -300,3 +300,21 @@ def test_minibatches_of_a_table_that_takes_as_much_are_gathered_one_by_one() -> 
     fixed = xs.nbytes + orders.nbytes
     optimized = eqsat.optimize(trained, budget=fixed + int(1.6 * xs.nbytes))
     np.testing.assert_allclose(optimized(xs, orders), jax.jit(trained)(xs, orders), rtol=1e-4)
+
+
+def test_what_a_loop_gives_is_not_computed_in_each_iteration_of_another() -> None:
+    """The state is small, and the second loop takes it: it computes the matrix that it reads of that."""
+
+    def centred(x: Any, ys: Any) -> Any:
+        mean = lax.scan(lambda s, y: (s + jnp.sin(s * y.sum()), None), x, ys)[0]
+        matrix = jnp.tanh(x[:, None] - mean)
+        return lax.scan(lambda v, y: (jnp.cos(matrix @ v), None), ys[0], ys)[0]
+
+    x, ys = normal(300), normal(4, 300)
+    program, constants = lowered(centred, x, ys)
+    assert check_equalities(program, [x, ys, *constants], 1000)
+    forms = [form.op for _, form in with_rematerialised_operands(program, 1000).equalities]
+    bodies = [body.program for op in forms if isinstance(op, Opaque) for body in op.call.bodies]
+    inside = [term.op for body in bodies for term in body.reachable()]
+    assert bodies
+    assert not any(isinstance(op, Opaque) and op.call.control is not None for op in inside)
