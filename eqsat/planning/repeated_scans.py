@@ -16,6 +16,7 @@ from eqsat.ir.carried_histories import ends_of_histories, with_histories_carried
 from eqsat.ir.comparing import compared
 from eqsat.ir.ops import Call, Opaque
 from eqsat.ir.program import Output, Program
+from eqsat.ir.sliced_histories import with_sliced_histories
 from eqsat.ir.substitution import substituted
 from eqsat.ir.term import Term, reachable
 from eqsat.ir.unused_results import trimmed
@@ -38,14 +39,17 @@ def forms_by_passes(
     - `numbered`: returns a call that was made of another one with a number of its own.
     - `exact`: whether results must stay the same to the last bit.
     """
+    sliced, found = with_sliced_histories(program, exact)
     scans: dict[Scanned, dict[Term, list[Term]]] = {}
-    for stack, ends in ends_of_histories(program, exact).items():
+    for stack, ends in ends_of_histories(sliced, exact).items():
         if stack.bytes > threshold:
             scans.setdefault(_scanned(stack), {})[stack] = ends
-    once = compared(program).once if scans else frozenset[int]()
+    once = compared(sliced).once if scans else frozenset[int]()
+    written = {found[term.number]: term for term in program.reachable() if term.number in found}
     for scanned, histories in scans.items():
         if not any(term.number in once for stack in histories for term in _computed_by(stack)):
-            yield from _Passes(program, scanned, histories, numbered, exact).forms()
+            forms = _Passes(sliced, scanned, histories, numbered, exact).forms()
+            yield from ((written.get(term, term), form) for term, form in forms if form is not term)
 
 
 def _scanned(term: Term) -> Scanned:

@@ -69,6 +69,12 @@ def lagged(x: Any, xs: Any) -> Any:
     return jnp.sum((states[1:] - middle) * (states[:-1] - middle), 0)
 
 
+def autocorrelation(x: Any, xs: Any) -> Any:
+    deviations = walk(x, xs)[1][0]
+    deviations = deviations - deviations.mean(0)
+    return jnp.sum(deviations[1:] * deviations[:-1], 0) / jnp.sum(deviations**2, 0)
+
+
 def in_reverse(x: Any, xs: Any) -> Any:
     states = lax.scan(lambda s, x: (s + jnp.sin(s * x), s), x, xs, reverse=True)[1]
     return jnp.var(states, 0)
@@ -86,6 +92,7 @@ PASSES: dict[Callable[..., Any], int] = {
     of_two_histories: 2,
     one_of_which_is_needed: 2,
     lagged: 2,
+    autocorrelation: 2,
     in_reverse: 2,
     of_all_entries: 2,
 }
