@@ -20,17 +20,10 @@ from eqsat.ir.compensated_sums import added, is_compensated
 from eqsat.ir.control import Body, Scan
 from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.device_terms import Numbers
-from eqsat.ir.dtypes import accumulator, is_extended
-from eqsat.ir.history_functions import ROUNDED, adds_up, goes_inside
-from eqsat.ir.history_parts import (
-    Parts,
-    is_of_scan,
-    parts_read,
-    row_of_iteration,
-    some_iterations,
-    takes_last,
-    where_read,
-)
+from eqsat.ir.dtypes import accumulator
+from eqsat.ir.history_ends import End, ended, summand
+from eqsat.ir.history_functions import ROUNDED, goes_inside
+from eqsat.ir.history_parts import is_of_scan, row_of_iteration, where_read
 from eqsat.ir.ops import Const, Dot, Leaf, Map, Opaque, Reduce
 from eqsat.ir.program import Output, Program
 from eqsat.ir.reduction_monoids import MERGES, identity_text
@@ -40,16 +33,19 @@ from eqsat.ir.term import Term, Terms, reachable
 T = TypeVar("T")
 
 
-def with_histories_carried(program: Program, exact: bool = False, scan: int | None = None) -> Program:
+def with_histories_carried(
+    program: Program, exact: bool = False, scan: int | None = None, wide: bool = False
+) -> Program:
     """Returns the program with carries for stacked results of which no single entry but the last is read.
 
     **Arguments:**
 
     - `exact`: whether results must stay the same to the last bit: then floats are not added up otherwise.
     - `scan`: the number of the only call whose results are to be carried; None for all.
+    - `wide`: whether to carry products that are larger than what an iteration adds to a history, too.
     """
     while True:
-        found = next(_found(program, exact, scan), None)
+        found = next(_found(program, exact, scan, wide), None)
         if found is None:
             return program
         readers = [carry.reader for carry in found.carries if carry.reader is not None]
@@ -64,14 +60,6 @@ def with_histories_carried(program: Program, exact: bool = False, scan: int | No
         trimmed = replace(program, equalities=tuple(equalities))
         scan = None if scan is None else program.next_call()
         program = with_inputs(trimmed, program.inputs, found.replacements(program))
-
-
-def ends_of_histories(program: Program, exact: bool = False) -> dict[Term, list[Term]]:
-    """The stacked results of which only the last entry or reductions are read, and what that is.
-
-    It may need others of them first: the variance needs the mean.
-    """
-    return {stack: [end.term for end in ends] for stack, _, ends in _ended(program, exact)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +166,9 @@ class _History:
         return known
 
 
-def _found(program: Program, exact: bool, scan: int | None) -> Iterator[_History]:
+def _found(program: Program, exact: bool, scan: int | None, wide: bool) -> Iterator[_History]:
     """Yields the stacked results that can be carried."""
-    for stack, axis, ends in _ended(program, exact):
+    for stack, axis, ends in ended(program, exact, wide):
         assert isinstance(stack.op, Opaque)
         if scan is None or stack.op.call.id == scan:
             history = _history(program, stack, axis, ends)
@@ -188,103 +176,27 @@ def _found(program: Program, exact: bool, scan: int | None) -> Iterator[_History
                 yield history
 
 
-def _ended(program: Program, exact: bool) -> Iterator[tuple[Term, Axis, list[_End]]]:
-    """Yields stacked results of which only the last entry or reductions are read, and their first axis."""
-    terms = list(program.reachable())
-    readers: dict[int, list[Term]] = {}
-    for term in terms:
-        for arg in dict.fromkeys(term.args):
-            readers.setdefault(arg.number, []).append(term)
-    outputs = {output.term.number for output in program.outputs}
-    for term in terms:
-        if not isinstance(term.op, Opaque) or is_extended(term.dtype):
-            continue
-        control = term.op.call.control
-        if isinstance(control, Scan) and control.length and term.op.result >= len(control.carried):
-            axis = term.op.call.out_layouts[term.op.result][0]
-            if not isinstance(axis, Axis):
-                continue
-            ends = _ends(term, axis, readers, outputs, exact)
-            if ends:
-                yield term, axis, ends
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    """A reduction over the iterations, or over some of them; or a last entry.
-
-    **Attributes:**
-
-    - `parts`: the slices of the stacked result of which it reduces a function, if it is not one of all.
-    """
-
-    term: Term
-    parts: Parts | None = None
-
-
-def _ends(
-    stack: Term, axis: Axis, readers: Mapping[int, Sequence[Term]], outputs: set[int], exact: bool
-) -> list[_End] | None:
-    """What all that is made of a stacked result ends in; None if that is not always a reduction or the last
-    entry.
-    """
-    found: dict[int, _End] = {}
-    waiting: list[tuple[Term, Axis]] = [(stack, axis)]
-    seen = {stack.number}
-    while waiting:
-        term, along = waiting.pop()
-        if term.number in outputs or not readers.get(term.number):
-            return None
-        for reader in readers[term.number]:
-            if reader.number in seen:
-                continue
-            seen.add(reader.number)
-            part = some_iterations(reader, stack)
-            if term is stack and takes_last(reader, stack):
-                found[reader.number] = _End(reader)
-            elif part is not None:
-                waiting.append((reader, part[0]))
-            elif adds_up(reader, along, stack, exact) and (along == axis or isinstance(reader.op, Reduce)):
-                parts = parts_read(reader.args[0], along, stack, exact) if along != axis else None
-                if along != axis and parts is None:
-                    return None  # Over all iterations, other operands would be other entries.
-                found[reader.number] = _End(reader, parts)
-            elif goes_inside(reader, along, stack, exact):
-                waiting.append((reader, along))
-            else:
-                return None
-    return list(found.values())
-
-
-def _of_all(terms: Terms, end: _End, axis: Axis, entries: Mapping[Term, Sequence[Term]]) -> Term:
+def _of_all(terms: Terms, end: End, axis: Axis, entries: Mapping[Term, Sequence[Term]]) -> Term:
     """What is reduced, over all iterations: where it was not before, there is what changes nothing.
 
     **Arguments:**
 
     - `entries`: by stacked result, what stands for its entries of the iteration, of that before, and so on.
     """
-    reduced = _summand(terms, end.term, axis)
     if end.parts is None:
-        return reduced
-    assert isinstance(end.term.op, Reduce)
+        return summand(terms, end.term, axis)
+    assert isinstance(end.term.op, Reduce | Dot)
+    reduced = summand(terms, end.term, end.parts.axis)
     known = {number: entries[stack][lag] for number, (stack, lag) in end.parts.slices.items()}
     for number, row in end.parts.rows.items():
         known[number] = row_of_iteration(terms, end.parts, axis, row)
     (whole,) = substituted(terms, [reduced], known)
-    nothing = terms.make(Const(identity_text(end.term.op.kind, whole.dtype), whole.dtype))
+    kind = getattr(end.term.op, "kind", "sum")
+    nothing = terms.make(Const(identity_text(kind, whole.dtype), whole.dtype))
     return where_read(terms, end.parts, axis, whole, nothing)
 
 
-def _summand(terms: Terms, end: Term, axis: Axis) -> Term:
-    """What a reduction over the iterations reduces."""
-    if not isinstance(end.op, Dot):
-        return end.args[0]
-    others = end.op.axes - {axis}
-    op = replace(end.op, axes=others) if others else Map("mul", end.op.dtype)
-    return terms.make(op, end.args)
-
-
-def _history(program: Program, stack: Term, axis: Axis, ends: Sequence[_End]) -> _History | None:
+def _history(program: Program, stack: Term, axis: Axis, ends: Sequence[End]) -> _History | None:
     """What is carried in place of a stacked result; None if an iteration can't compute it."""
     terms, numbers = program.terms, Numbers.after(program)
     assert isinstance(stack.op, Opaque)

@@ -18,14 +18,20 @@ ROWS = 16
 """From so many rows on, a product takes longer than to read its matrix."""
 
 
-def adds_up(term: Term, axis: Axis, stack: Term, exact: bool) -> bool:
-    """Whether a term is a reduction over the iterations that can be done one by one."""
+def adds_up(term: Term, axis: Axis, stack: Term, exact: bool, wide: bool = False) -> bool:
+    """Whether a term is a reduction over the iterations that can be done one by one.
+
+    **Arguments:**
+
+    - `wide`: whether a product may be larger than an entry: each iteration reads and writes all of it.
+    """
     match term.op:
         case Reduce(kind=kind, axes=axes, dtype=dtype):
             rounds = kind in ROUNDED and is_inexact(dtype)
             return axis in axes and kind in MERGES and not (rounds and exact)
         case Dot(axes=axes, dtype=dtype):
-            inside = axes - {axis} <= _own_axes(stack) and _size(term.axes) <= _size(stack.axes - {axis})
+            fits = wide or _size(term.axes) <= _size(stack.axes - {axis})
+            inside = fits and axes - {axis} <= _own_axes(stack)
             # Products of narrow floats would be rounded before they are added up.
             wide = accumulator(dtype) == dtype and all(arg.dtype == dtype for arg in term.args)
             return axis in axes and inside and wide and not exact

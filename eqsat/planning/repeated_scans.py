@@ -4,7 +4,8 @@
 
 The variance of a history needs its mean first. The first run of the scan carries the sum, and the second one
 that of the squares. This takes the time of another run, so it is equal to what is written, and extraction
-chooses. What single passes carry is in `eqsat.ir.carried_histories`.
+chooses. So are products that are larger than what an iteration adds to the history, such as covariances: each
+iteration reads and writes all of them. What single passes carry is in `eqsat.ir.carried_histories`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from eqsat.ir.carried_histories import ends_of_histories, with_histories_carried
+from eqsat.ir.carried_histories import with_histories_carried
 from eqsat.ir.comparing import compared
+from eqsat.ir.history_ends import ends_of_histories
 from eqsat.ir.ops import Call, Opaque
 from eqsat.ir.program import Output, Program
 from eqsat.ir.sliced_histories import with_sliced_histories
@@ -81,9 +83,9 @@ class _Passes:
     exact: bool
 
     def forms(self) -> list[tuple[Term, Term]]:
-        """All that is read of the scan, with the same as results of several; nothing if one is enough."""
+        """All that is read of the scan, with the same as results of several."""
         passes = self._passes()
-        if not 1 < len(passes) <= MOST_PASSES:
+        if len(passes) > MOST_PASSES:
             return []
         known: dict[int, Term] = {}
         pairs: list[tuple[Term, Term]] = []
@@ -120,7 +122,7 @@ class _Passes:
         call, _ = self.scanned
         outputs = tuple(Output(term, tuple(sorted(term.axes))) for term in read)
         program = replace(self.program, outputs=outputs, facts=(), alike=())
-        found = with_histories_carried(program, self.exact, call.id)
+        found = with_histories_carried(program, self.exact, call.id, wide=True)
         return [output.term for output in found.outputs]
 
     def _without_unread_results(self, read: Sequence[Term], before: Set[Call]) -> list[Term]:

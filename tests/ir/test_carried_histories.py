@@ -265,7 +265,7 @@ COMPUTED: dict[str, tuple[Callable[[Any], Any], int]] = {
     ),
     "second moments": (lambda x: with_states(x, lambda states: states.T @ states), 1),
     "the readout of the last half": (lambda x: (states(x)[3:] @ READOUT[:, 1]).max(0), 0),
-    "products of the last half": (lambda x: jnp.einsum("td,td->d", TARGETS[3:], states(x)[3:]), 1),
+    "products of the last half": (lambda x: jnp.einsum("td,td->d", TARGETS[3:], states(x)[3:]), 0),
     "a readout that depends on the states": (
         lambda x: with_states(x, lambda states: (states @ states.sum(0)).max()),
         1,

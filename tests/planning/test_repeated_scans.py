@@ -75,6 +75,23 @@ def autocorrelation(x: Any, xs: Any) -> Any:
     return jnp.sum(deviations[1:] * deviations[:-1], 0) / jnp.sum(deviations**2, 0)
 
 
+def second_moments(x: Any, xs: Any) -> Any:
+    """Each iteration adds a matrix to a matrix: if the history fits, one product is faster."""
+    states = walk(x, xs)[1][0]
+    return states.T @ states
+
+
+def covariance(x: Any, xs: Any) -> Any:
+    return jnp.cov(walk(x, xs)[1][0].T)
+
+
+def lagged_covariance(x: Any, xs: Any) -> Any:
+    """As in time-lagged independent component analysis, after a burn-in."""
+    states = walk(x, xs)[1][0][4:]
+    deviations = states - states.mean(0)
+    return deviations[1:].T @ deviations[:-1], deviations.T @ deviations
+
+
 def in_reverse(x: Any, xs: Any) -> Any:
     states = lax.scan(lambda s, x: (s + jnp.sin(s * x), s), x, xs, reverse=True)[1]
     return jnp.var(states, 0)
@@ -93,6 +110,9 @@ PASSES: dict[Callable[..., Any], int] = {
     one_of_which_is_needed: 2,
     lagged: 2,
     autocorrelation: 2,
+    second_moments: 1,
+    covariance: 2,
+    lagged_covariance: 2,
     in_reverse: 2,
     of_all_entries: 2,
 }
