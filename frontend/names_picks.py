@@ -20,7 +20,7 @@ from jax import lax
 from eqsat.frontend.draft import View
 from eqsat.frontend.known import LEAST
 from eqsat.frontend.names_slices import remade
-from eqsat.frontend.names_updates import is_at
+from eqsat.frontend.names_updates import SHORTEST, is_at
 from eqsat.frontend.registry import Views, names
 from eqsat.ir.dtypes import is_extended, numpy_dtype
 from eqsat.ir.ops import Dot, Map, Opaque, Reduce, Rename
@@ -47,9 +47,11 @@ def _name(lowering: Lowering, equation: Any, table: View, starts: Views, result:
     """Name a slice that has one entry along one dimension, and all along the others."""
     before, after = lowering.shape(table), lowering.shape(result)
     cut = [d for d in range(len(before)) if after[d] != before[d]]
-    if is_extended(table.dtype) or len(cut) != 1 or after[cut[0]] != 1 or math.prod(before) < LEAST:
+    if len(cut) != 1 or after[cut[0]] != 1 or before[cut[0]] < SHORTEST or math.prod(before) < LEAST:
         return
-    if numpy_dtype(table.dtype).kind == "c" or not _is_called(lowering, table.node):
+    if is_extended(table.dtype) or numpy_dtype(table.dtype).kind == "c":
+        return
+    if not _is_called(lowering, table.node):
         return
     (dimension,) = cut
 

@@ -27,6 +27,9 @@ from eqsat.ir.ops import Leaf, Opaque
 if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering
 
+SHORTEST = 32
+"""No chunks are wanted of a dimension with fewer entries, such as the coordinates of points."""
+
 UPDATES = frozenset({*COMBINED, "dynamic_update_slice"})
 """Primitives that change some entries of their first operand."""
 
@@ -57,7 +60,8 @@ def _scatter(lowering: Lowering, equation: Any, operands: Views, results: Views)
         spread = {d: _placed(index[..., number], batch, shape) for d, number in columns.items()}
         return _choice(old, _placed(new, places, shape), spread, combined, clamped)
 
-    _name(lowering, equation, chosen, [table, updates, indices], results[0])
+    if max((shape[d] for d in indexed), default=0) >= SHORTEST:
+        _name(lowering, equation, chosen, [table, updates, indices], results[0])
 
 
 @names("dynamic_update_slice")
@@ -66,7 +70,7 @@ def _dynamic_update_slice(lowering: Lowering, equation: Any, operands: Views, re
     table, update, *starts = operands
     shape, given = lowering.shape(table), lowering.shape(update)
     narrow = [d for d in range(len(shape)) if given[d] != shape[d]]
-    if not narrow or any(given[d] != 1 for d in narrow):
+    if any(given[d] != 1 for d in narrow) or max((shape[d] for d in narrow), default=0) < SHORTEST:
         return
 
     def chosen(old: jax.Array, new: jax.Array, *index: jax.Array) -> jax.Array:

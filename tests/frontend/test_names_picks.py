@@ -81,6 +81,7 @@ OTHERS: dict[str, Callable[[Any, Any], Any]] = {
     "of functions of arguments": lambda x, i: jnp.exp(x * 2)[17],
     "several": lambda x, i: running(x)[3:5],
     "of a small array": lambda x, i: running(x[:9])[i],
+    "one of few coordinates": lambda x, i: running(x).reshape(-1, 10)[:, 3],
     "of complex numbers": lambda x, i: running(lax.complex(x, x))[i],
 }
 

@@ -68,6 +68,11 @@ OTHERS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "of rows that follow one another": lambda a, u, i: lax.dynamic_update_slice(a, a[:5], (i, 0)),
     "a function of entries": lambda a, u, i: a.at[i].apply(jnp.cos),
     "of a small array": lambda a, u, i: a[:9].at[i].set(u),
+    "of one of few coordinates": lambda a, u, i: a.reshape(-1, 10).at[:, 3].set(0),
+    "of one of few, by its start": lambda a, u, i: lax.dynamic_update_index_in_dim(
+        a.reshape(10, -1), jnp.tile(u, 13), i, 0
+    ),
+    "of all": lambda a, u, i: a.at[...].add(u),
 }
 
 
