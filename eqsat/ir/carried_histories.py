@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from eqsat.ir.axis import Axis, Layout, layout_axes
-from eqsat.ir.compensated_sums import added, is_compensated
+from eqsat.ir.compensated_sums import MANY, added, is_compensated
 from eqsat.ir.control import Body, Scan
 from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.device_terms import Numbers
@@ -42,7 +42,8 @@ def with_histories_carried(
 
     - `exact`: whether results must stay the same to the last bit: then floats are not added up otherwise.
     - `scan`: the number of the only call whose results are to be carried; None for all.
-    - `wide`: whether to carry products that are larger than what an iteration adds to a history, too.
+    - `wide`: whether to carry products that are larger than what an iteration adds to a history, too. Then
+      all sums are compensated, since others may need them first: differences from a mean need its digits.
     """
     while True:
         found = next(_found(program, exact, scan, wide), None)
@@ -171,7 +172,7 @@ def _found(program: Program, exact: bool, scan: int | None, wide: bool) -> Itera
     for stack, axis, ends in ended(program, exact, wide):
         assert isinstance(stack.op, Opaque)
         if scan is None or stack.op.call.id == scan:
-            history = _history(program, stack, axis, ends)
+            history = _history(program, stack, axis, ends, MANY if wide else axis.size)
             if history is not None:
                 yield history
 
@@ -196,8 +197,15 @@ def _of_all(terms: Terms, end: End, axis: Axis, entries: Mapping[Term, Sequence[
     return where_read(terms, end.parts, axis, whole, nothing)
 
 
-def _history(program: Program, stack: Term, axis: Axis, ends: Sequence[End]) -> _History | None:
-    """What is carried in place of a stacked result; None if an iteration can't compute it."""
+def _history(
+    program: Program, stack: Term, axis: Axis, ends: Sequence[End], entries_added: int
+) -> _History | None:
+    """What is carried in place of a stacked result; None if an iteration can't compute it.
+
+    **Arguments:**
+
+    - `entries_added`: sums are compensated as those of so many entries are.
+    """
     terms, numbers = program.terms, Numbers.after(program)
     assert isinstance(stack.op, Opaque)
     if _entry(stack.op, axis) is None:
@@ -249,7 +257,7 @@ def _history(program: Program, stack: Term, axis: Axis, ends: Sequence[End]) -> 
                 sliced = axis in term.axes
                 operands.append(_Operand(term, (axis, *layout) if sliced else layout, sliced, leaf))
         (entry,) = substituted(terms, [reduced], inside)
-        carries += _carried(terms, numbers, end.term, entry, axis.size)
+        carries += _carried(terms, numbers, end.term, entry, entries_added)
     return _History(stack, tuple(carries), tuple(operands))
 
 
@@ -259,7 +267,7 @@ def _carried(terms: Terms, numbers: Numbers, end: Term, entry: Term, count: int)
     **Arguments:**
 
     - `entry`: what one iteration has of what is reduced.
-    - `count`: the number of iterations.
+    - `count`: sums are compensated as those of so many entries are.
     """
     if isinstance(end.op, Opaque):
         layout = end.op.call.arg_layouts[0][1:]
