@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.beyond import attention, conjugate_gradients, own_identity, tiles
+from benchmarks.beyond import attention, conjugate_gradients, histories, own_identity, tiles
 from benchmarks.beyond.table import PLAIN, Case, measure, table
 from eqsat.testing import check_rules
 
-MODULES = (attention, conjugate_gradients, own_identity, tiles)
+MODULES = (attention, conjugate_gradients, histories, own_identity, tiles)
 
 
 SLOW = (attention, tiles)
