@@ -34,8 +34,14 @@ MOST_NODES = 64
 
 @names("slice")
 def _slice(lowering: Lowering, equation: Any, operands: Views, results: Views) -> None:
-    starts = [lowering.constant(start, "int32") for start in equation.params["start_indices"]]
-    _name(lowering, equation, operands[0], starts, results[0])
+    """A slice at a known place.
+
+    First and last entries are left to `names_slices`: associative scans and differences have many of them.
+    """
+    (table,), starts = operands, equation.params["start_indices"]
+    if any(0 < start < length - 1 for start, length in zip(starts, lowering.shape(table), strict=True)):
+        places = [lowering.constant(start, "int32") for start in starts]
+        _name(lowering, equation, table, places, results[0])
 
 
 @names("dynamic_slice")

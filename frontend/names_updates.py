@@ -22,7 +22,7 @@ from eqsat.frontend.names_slices import remade
 from eqsat.frontend.registry import Views, names
 from eqsat.frontend.scatter_updates import COMBINED, Combination, combination
 from eqsat.ir.dtypes import is_extended, numpy_dtype
-from eqsat.ir.ops import Leaf, Opaque
+from eqsat.ir.ops import Const, Leaf, Opaque
 
 if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering
@@ -147,10 +147,10 @@ def _name(lowering: Lowering, equation: Any, chosen: Any, operands: Views, resul
 
 
 def _is_given(lowering: Lowering, node: int) -> bool:
-    """Whether an array is an input of a body, or that with updates."""
+    """Whether an array is an input of a body or a constant, or one of these with updates."""
     while True:
         op = lowering.draft.op(node)
-        if isinstance(op, Leaf):
+        if isinstance(op, Leaf | Const):
             return True
         if not isinstance(op, Opaque) or op.call.primitive.name not in UPDATES:
             return False
