@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from eqsat.ir.axis import Axis, layout_shape
+from eqsat.ir.axis import Axis, layout_axes, layout_shape
 from eqsat.ir.control import Scan
 from eqsat.ir.history_functions import goes_inside
 from eqsat.ir.operations import OPERATIONS
-from eqsat.ir.ops import Const, Iota, Map, Opaque, Operation, Rename
+from eqsat.ir.ops import Call, Const, Iota, Map, Opaque, Operation, Rename
 from eqsat.ir.term import Term, Terms, reachable
 
 CARRIED = 16
@@ -56,6 +56,22 @@ def is_of_scan(term: Term, result: Term) -> bool:
     return isinstance(term.op, Opaque) and term.op.call == result.op.call and term.args == result.args
 
 
+def cuts_rows(term: Term) -> bool:
+    """Whether a term is a slice along its first dimension alone."""
+    if not isinstance(term.op, Opaque) or term.op.call.primitive.name != "slice":
+        return False
+    (before,), (after,) = term.op.call.arg_layouts, term.op.call.out_layouts
+    cut = bool(before) and before[0] != after[0] and before[1:] == after[1:]
+    return cut and isinstance(before[0], Axis) and not isinstance(after[0], tuple)
+
+
+def rows_of(call: Call) -> slice:
+    """The rows that a slice has."""
+    params = call.params
+    stride = 1 if params["strides"] is None else params["strides"][0]
+    return slice(params["start_indices"][0], params["limit_indices"][0], stride)
+
+
 def some_iterations(term: Term, stack: Term) -> tuple[Axis, range, Term] | None:
     """The axis of a slice along the iterations, these, and of which result it is; None for all else.
 
@@ -63,10 +79,9 @@ def some_iterations(term: Term, stack: Term) -> tuple[Axis, range, Term] | None:
     """
     slices = [term]
     while not is_of_scan(slices[-1], stack):
-        op, args = slices[-1].op, slices[-1].args
-        if not isinstance(op, Opaque) or op.call.primitive.name != "slice":
+        if not cuts_rows(slices[-1]):
             return None
-        slices.append(args[0])
+        slices.append(slices[-1].args[0])
     result = slices[-1]
     assert isinstance(result.op, Opaque)
     control, layout = result.op.call.control, result.op.call.out_layouts[result.op.result]
@@ -76,15 +91,11 @@ def some_iterations(term: Term, stack: Term) -> tuple[Axis, range, Term] | None:
     found: tuple[Axis, range, Term] | None = None
     for one in reversed(slices[:-1]):
         assert isinstance(one.op, Opaque)
-        params, (axis, *others) = one.op.call.params, one.op.call.out_layouts[0]
+        axis = one.op.call.out_layouts[0][0]
         if one.op.call.arg_layouts != (layout,) or not isinstance(axis, Axis) or axis in result.axes:
             return None
-        if tuple(others) != layout[1:]:
-            return None
-        stride = 1 if params["strides"] is None else params["strides"][0]
         every = range(control.length) if found is None else found[1]
-        part = every[params["start_indices"][0] : params["limit_indices"][0] : stride]
-        found, layout = (axis, part, result), one.op.call.out_layouts[0]
+        found, layout = (axis, every[rows_of(one.op.call)], result), one.op.call.out_layouts[0]
     return found
 
 
@@ -154,44 +165,47 @@ def row_of_iteration(terms: Terms, parts: Parts, axis: Axis, value: Term) -> Ter
     - `axis`: that of all iterations.
     """
     iterations, along = parts.iterations, parts.axis
-    if isinstance(value.op, Opaque) and value.op.call.primitive.name == "slice":
+    if cuts_rows(value) and isinstance(value.op, Opaque):
         # The rows of the same iterations, of what has rows for all.
-        (layout,), (cut, *others) = value.op.call.arg_layouts, value.op.call.out_layouts[0]
-        params = value.op.call.params
-        stride = 1 if params["strides"] is None else params["strides"][0]
-        part = range(params["start_indices"][0], params["limit_indices"][0], stride)
-        whole, (first, *rest) = value.args[0], layout
-        same = cut == along and part == iterations and others == rest
-        if same and isinstance(first, Axis) and first.size == axis.size and first not in rest:
+        (whole,), (layout,) = value.args, value.op.call.arg_layouts
+        first = layout[0]
+        same = (
+            value.op.call.out_layouts[0][0] == along
+            and range(axis.size)[rows_of(value.op.call)] == iterations
+        )
+        if (
+            same
+            and isinstance(first, Axis)
+            and first.size == axis.size
+            and whole.axes == set(layout_axes(layout))
+        ):
             return whole if first == axis else terms.make(Rename(first, axis), [whole])
-
-    def made(name: str, *args: Term) -> Term:
-        return terms.make(Map(name, "int32"), args)
-
-    def number(value: int) -> Term:
-        return terms.make(Const(str(value), "int32"))
-
-    place = made("sub", terms.make(Iota(axis, "int32")), number(iterations.start))
+    place = _place(terms, parts, axis)
     if iterations.step > 1:
-        place = made("div", place, number(iterations.step))
+        place = terms.make(Map("div", "int32"), [place, _number(terms, iterations.step)])
     return terms.make(Operation(OPERATIONS["take"], (along,), value.dtype), [value, place])
 
 
 def where_read(terms: Terms, parts: Parts, axis: Axis, value: Term, nothing: Term) -> Term:
     """A value along all iterations: elsewhere than at those of the parts, `nothing`."""
 
-    def number(value: int) -> Term:
-        return terms.make(Const(str(value), "int32"))
-
     def made(name: str, dtype: str, *args: Term) -> Term:
         return terms.make(Map(name, dtype), args)
 
-    start, stop, step = parts.iterations.start, parts.iterations.stop, parts.iterations.step
-    place = made("sub", "int32", terms.make(Iota(axis, "int32")), number(start))
-    inside = made(
-        "and", "bool", made("ge", "bool", place, number(0)), made("lt", "bool", place, number(stop - start))
-    )
-    if step > 1:
-        first = made("eq", "bool", made("rem", "int32", place, number(step)), number(0))
-        inside = made("and", "bool", inside, first)
+    iterations, place, none = parts.iterations, _place(terms, parts, axis), _number(terms, 0)
+    end = _number(terms, iterations.stop - iterations.start)
+    inside = made("and", "bool", made("ge", "bool", place, none), made("lt", "bool", place, end))
+    if iterations.step > 1:
+        rest = made("rem", "int32", place, _number(terms, iterations.step))
+        inside = made("and", "bool", inside, made("eq", "bool", rest, none))
     return made("select_n", value.dtype, inside, nothing, value)
+
+
+def _place(terms: Terms, parts: Parts, axis: Axis) -> Term:
+    """How many iterations each one is after the first of the parts."""
+    numbers = terms.make(Iota(axis, "int32"))
+    return terms.make(Map("sub", "int32"), [numbers, _number(terms, parts.iterations.start)])
+
+
+def _number(terms: Terms, value: int) -> Term:
+    return terms.make(Const(str(value), "int32"))

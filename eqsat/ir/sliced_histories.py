@@ -3,34 +3,54 @@
     f(h)[s:]  =  f(h[s:])
 
 So products of deviations from a mean, some iterations apart, are read from the history itself, whose parts
-can be carried (`history_parts`). A function that several slices are taken of is computed for each of them.
+can be carried (`history_parts`). A function that several slices are taken of is computed for each of them,
+unless entries of it are compared: computed twice, they might be rounded otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from eqsat.ir.axis import Axis, Dimension, Layout, layout_axes, layout_shape
+from eqsat.ir.comparing import compared
 from eqsat.ir.control import Scan
 from eqsat.ir.history_functions import goes_inside
+from eqsat.ir.history_parts import cuts_rows, rows_of
 from eqsat.ir.ops import Call, Opaque
 from eqsat.ir.program import Program
 from eqsat.ir.substitution import substituted, with_inputs
 from eqsat.ir.term import Term, Terms
 
 
-def with_sliced_histories(program: Program, exact: bool = False) -> tuple[Program, Mapping[int, Term]]:
+def with_sliced_histories(
+    program: Program, exact: bool = False, numbered: Callable[[Call, Call], Call] | None = None
+) -> tuple[Program, Mapping[int, Term]]:
     """Returns the program with slices of histories in place of slices of their functions.
+
+    **Arguments:**
+
+    - `exact`: whether results must stay the same to the last bit.
+    - `numbered`: returns a call that was made of another one with a number of its own; None if the program
+      has all calls that there are.
 
     **Returns:** the program, and what has become of its terms, by number. The program is the same if it has
     no such slices.
     """
     terms = list(program.reachable())
-    slicing = _Slicing(program.terms, program.next_call(), exact)
+    if not any(map(cuts_rows, terms)):
+        return program, {}
+    if numbered is None:
+        numbers = count(program.next_call())
+
+        def numbered(made: Call, origin: Call) -> Call:
+            return replace(made, id=next(numbers))
+
+    slicing = _Slicing(program.terms, numbered, compared(program).once, exact)
     known: dict[int, Term] = {}
     for term in terms:
-        if _cuts_iterations(term):
+        if cuts_rows(term):
             (operand,) = substituted(program.terms, term.args, known) if known else term.args
             made = slicing.sliced(term, operand)
             if made is not None:
@@ -42,27 +62,20 @@ def with_sliced_histories(program: Program, exact: bool = False) -> tuple[Progra
     return changed, {term.number: new for term, new in zip(terms, found, strict=True)}
 
 
-def _cuts_iterations(term: Term) -> bool:
-    """Whether a term is a slice along its first dimension alone."""
-    if not isinstance(term.op, Opaque) or term.op.call.primitive.name != "slice":
-        return False
-    (before,), (after,) = term.op.call.arg_layouts, term.op.call.out_layouts
-    cut = bool(before) and before[0] != after[0] and before[1:] == after[1:]
-    return cut and isinstance(before[0], Axis) and isinstance(after[0], Axis)
-
-
 @dataclass
 class _Slicing:
     """Slices that are made anew.
 
     **Attributes:**
 
-    - `next_call`: the number of the next call.
+    - `numbered`: returns a call that was made of another one with a number of its own.
+    - `once`: the numbers of terms that are computed only once.
     - `made`: by the slice that is written and the number of an operand, the slice of that.
     """
 
     terms: Terms
-    next_call: int
+    numbered: Callable[[Call, Call], Call]
+    once: frozenset[int]
     exact: bool
     made: dict[tuple[Call, int], Term] = field(default_factory=dict)
 
@@ -72,7 +85,7 @@ class _Slicing:
         axis = term.op.call.arg_layouts[0][0]
         assert isinstance(axis, Axis)
         stack = _stack(operand, axis)
-        if stack is None or _history(operand, axis) is not None:
+        if stack is None or _history(operand, axis) is not None or term.args[0].number in self.once:
             return None
         return self._cut(term.op.call, operand, axis, stack)
 
@@ -82,7 +95,7 @@ class _Slicing:
             return term
         if (call, term.number) not in self.made:
             is_function = _history(term, axis) is None and _stack(term, axis) is not None
-            if is_function and goes_inside(term, axis, stack, self.exact):
+            if is_function and term.number not in self.once and goes_inside(term, axis, stack, self.exact):
                 args = [self._cut(call, arg, axis, stack) for arg in term.args]
                 made = self.terms.make(term.op, args)
             else:
@@ -99,20 +112,19 @@ class _Slicing:
             assert isinstance(term.op, Opaque)
             layout = term.op.call.out_layouts[term.op.result]
         others, params = layout_shape(layout[1:]), dict(call.params)
-        params["start_indices"] = (params["start_indices"][0], *(0 for _ in others))
-        params["limit_indices"] = (params["limit_indices"][0], *others)
-        if params["strides"] is not None:
-            params["strides"] = (params["strides"][0], *(1 for _ in others))
-        self.next_call += 1
-        return replace(
+        rows = rows_of(call)
+        params["start_indices"] = (rows.start, *(0 for _ in others))
+        params["limit_indices"] = (rows.stop, *others)
+        params["strides"] = (rows.step, *(1 for _ in others))
+        made = replace(
             call,
-            id=self.next_call - 1,
             params=params,
             arg_layouts=(layout,),
             out_layouts=((call.out_layouts[0][0], *layout[1:]),),
             out_dtypes=(term.dtype,),
             passing=frozenset(layout_axes(layout[1:])),
         )
+        return self.numbered(made, call)
 
 
 def _stack(term: Term, axis: Axis) -> Term | None:
@@ -132,7 +144,7 @@ def _stack(term: Term, axis: Axis) -> Term | None:
 def _history(term: Term, axis: Axis) -> Term | None:
     """The stacked result that a term is, along an axis, or a slice of; None if it is something else."""
     along: Dimension = axis
-    while _cuts_iterations(term):
+    while cuts_rows(term):
         assert isinstance(term.op, Opaque)
         if term.op.call.out_layouts[0][0] != along:
             return None

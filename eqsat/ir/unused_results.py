@@ -36,7 +36,8 @@ def without_unused_results(program: Program) -> tuple[Program, Mapping[int, Term
         known = {number: found[term.number] for number, term in known.items() if term.number in found}
 
 
-def _application(term: Term) -> Application:
+def application(term: Term) -> Application:
+    """The call that a term is a result of, with its operands."""
     assert isinstance(term.op, Opaque)
     return term.op.call, tuple(arg.number for arg in term.args)
 
@@ -57,8 +58,8 @@ class _Trimming:
         self.calls: dict[Application, tuple[Call, tuple[Term, ...]]] = {}
         for term in self.terms:
             if isinstance(term.op, Opaque) and term.op.call.control is not None:
-                self.used.setdefault(_application(term), set()).add(term.op.result)
-                self.calls[_application(term)] = term.op.call, term.args
+                self.used.setdefault(application(term), set()).add(term.op.result)
+                self.calls[application(term)] = term.op.call, term.args
         self.trimmed = {
             key: made
             for key, (call, args) in self.calls.items()
@@ -74,7 +75,7 @@ class _Trimming:
         for term in self.terms:
             args = [found[arg.number] for arg in term.args]
             op = term.op
-            key = _application(term) if isinstance(op, Opaque) and op.call.control is not None else None
+            key = application(term) if isinstance(op, Opaque) and op.call.control is not None else None
             if key in self.trimmed:
                 assert key is not None
                 assert isinstance(op, Opaque)

@@ -46,11 +46,9 @@ def with_rematerialised_operands(
     - `exact`: whether results must stay the same to the last bit.
     """
     variants = _Variants(program, threshold, room, exact)
-    pairs: list[tuple[Term, Term]] = []
-    pairs += forms_by_passes(program, threshold, variants.numbered, exact)
-    waiting = [term for term in program.known() if _is_control_flow(term)]
-    waiting += _loops([form for _, form in pairs])
-    waiting = list(dict.fromkeys(waiting))
+    pairs = list(forms_by_passes(program, threshold, variants.numbered, exact))
+    loops = filter(_is_control_flow, program.known())
+    waiting = list(dict.fromkeys((*loops, *_loops([form for _, form in pairs]))))
     selections = {
         term: other
         for term in waiting

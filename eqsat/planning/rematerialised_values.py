@@ -8,7 +8,7 @@ its residuals for the backward pass, only its carries (checkpointing: Griewank a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eqsat.ir.axis import Axis, Layout, layout_axes
 from eqsat.ir.control import Scan, While, carried, sliced
@@ -110,6 +110,7 @@ class Rematerialiser:
     forms: Mapping[int, Sequence[Term]]
     once: frozenset[int] = frozenset()
     largest: float = 0
+    _loops: dict[int, bool] = field(default_factory=dict)
 
     def find(self, term: Term, along: Axis | None) -> Rematerialisation | None:
         """How to compute a large value, or its slices along an axis, from less; None if impossible."""
@@ -153,7 +154,15 @@ class Rematerialiser:
         """Whether a loop should be given the value rather than compute it."""
         if isinstance(term.op, Leaf) or (term.bytes <= self.threshold and not is_index(term)):
             return True
-        return SMALL_RESULT * term.bytes <= self.largest and runs_loops(term)
+        return SMALL_RESULT * term.bytes <= self.largest and self._runs_loops(term)
+
+    def _runs_loops(self, term: Term) -> bool:
+        """Whether the value takes loops to compute: they would run in every iteration of another one."""
+        if term.number not in self._loops:
+            for at in reachable([term]):
+                loops = isinstance(at.op, Opaque) and isinstance(at.op.call.control, Scan | While)
+                self._loops[at.number] = loops or any(self._loops[arg.number] for arg in at.args)
+        return self._loops[term.number]
 
     def _either(self, term: Term, along: Axis | None) -> Rematerialisation:
         """The value rematerialised if that is possible and useful, or else given."""
@@ -270,13 +279,6 @@ def layout_of(term: Term, along: Axis | None = None) -> Layout:
     """The layout in which a loop is given a value, or its slices along an axis; inputs keep their own."""
     given = layout_axes(term.op.layout) if isinstance(term.op, Leaf) else tuple(sorted(term.axes))
     return tuple(axis for axis in given if axis != along)
-
-
-def runs_loops(term: Term) -> bool:
-    """Whether the value takes loops to compute, which would run again in every iteration of another one."""
-    return any(
-        isinstance(at.op, Opaque) and isinstance(at.op.call.control, Scan | While) for at in reachable([term])
-    )
 
 
 def is_index(term: Term) -> bool:

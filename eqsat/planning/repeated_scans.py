@@ -16,18 +16,16 @@ from dataclasses import dataclass, replace
 from eqsat.ir.carried_histories import with_histories_carried
 from eqsat.ir.comparing import compared
 from eqsat.ir.history_ends import ends_of_histories
+from eqsat.ir.history_parts import cuts_rows
 from eqsat.ir.ops import Call, Opaque
 from eqsat.ir.program import Output, Program
 from eqsat.ir.sliced_histories import with_sliced_histories
 from eqsat.ir.substitution import substituted
 from eqsat.ir.term import Term, reachable
-from eqsat.ir.unused_results import trimmed
+from eqsat.ir.unused_results import Application, application, trimmed
 
 MOST_PASSES = 3
 """A skewness needs the deviation, and that the mean."""
-
-Scanned = tuple[Call, tuple[int, ...]]
-"""A scan, and the numbers of its operands."""
 
 
 def forms_by_passes(
@@ -41,30 +39,21 @@ def forms_by_passes(
     - `numbered`: returns a call that was made of another one with a number of its own.
     - `exact`: whether results must stay the same to the last bit.
     """
-    sliced, found = with_sliced_histories(program, exact)
-    scans: dict[Scanned, dict[Term, list[Term]]] = {}
+    sliced, found = with_sliced_histories(program, exact, numbered)
+    scans: dict[Application, dict[Term, list[Term]]] = {}
     for stack, ends in ends_of_histories(sliced, exact).items():
         if stack.bytes > threshold:
-            scans.setdefault(_scanned(stack), {})[stack] = ends
-    once = compared(sliced).once if scans else frozenset[int]()
+            scans.setdefault(application(stack), {})[stack] = ends
     written = {found[term.number]: term for term in program.reachable() if term.number in found}
+    pairs: list[tuple[Term, Term]] = []
     for scanned, histories in scans.items():
-        if not any(term.number in once for stack in histories for term in _computed_by(stack)):
-            forms = _Passes(sliced, scanned, histories, numbered, exact).forms()
-            yield from ((written.get(term, term), form) for term, form in forms if form is not term)
-
-
-def _scanned(term: Term) -> Scanned:
-    assert isinstance(term.op, Opaque)
-    return term.op.call, tuple(arg.number for arg in term.args)
-
-
-def _computed_by(stack: Term) -> Iterator[Term]:
-    """Yields a stacked result, and what an iteration computes."""
-    assert isinstance(stack.op, Opaque)
-    yield stack
-    for body in stack.op.call.bodies:
-        yield from body.program.reachable()
+        passes = _Passes(sliced, scanned, histories, numbered, exact)
+        if not passes.are_compared():
+            pairs += ((written.get(term, term), form) for term, form in passes.forms() if form is not term)
+    if pairs:
+        yield from pairs
+        # What is read may be a slice of the history, in place of one of a function of it.
+        yield from ((term, new) for new, term in written.items() if cuts_rows(term) and new is not term)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +66,31 @@ class _Passes:
     """
 
     program: Program
-    scanned: Scanned
+    scanned: Application
     histories: Mapping[Term, Sequence[Term]]
     numbered: Callable[[Call, Call], Call]
     exact: bool
+
+    def are_compared(self) -> bool:
+        """Whether entries of the histories, or of functions of them, are compared as they are.
+
+        Computed again by another run, they might be rounded otherwise.
+        """
+        once = compared(self.program).once
+        found = {term.number for stack in self.histories for term in self._of_iterations(stack)}
+        for term in reachable(end for ends in self.histories.values() for end in ends):
+            if any(arg.number in found for arg in term.args):
+                found.add(term.number)
+        return not once.isdisjoint(found)
+
+    @staticmethod
+    def _of_iterations(stack: Term) -> Iterator[Term]:
+        """A stacked result, and what an iteration computes."""
+        assert isinstance(stack.op, Opaque)
+        yield stack
+        for body in stack.op.call.bodies:
+            for program in body.program.inside():
+                yield from program.reachable()
 
     def forms(self) -> list[tuple[Term, Term]]:
         """All that is read of the scan, with the same as results of several."""
@@ -108,7 +118,7 @@ class _Passes:
         for term in self.program.reachable():
             if term in self.histories:
                 after[term.number] = 0
-            elif isinstance(term.op, Opaque) and _scanned(term) == self.scanned:
+            elif isinstance(term.op, Opaque) and application(term) == self.scanned:
                 after[term.number] = 1
                 others.append(term)
             else:
@@ -133,10 +143,10 @@ class _Passes:
         - `before`: the calls that are not of this pass.
         """
         terms, (origin, _) = self.program.terms, self.scanned
-        used: dict[Scanned, dict[int, Term]] = {}
+        used: dict[Application, dict[int, Term]] = {}
         for term in reachable(read):
             if isinstance(term.op, Opaque) and term.op.call not in before:
-                used.setdefault(_scanned(term), {})[term.op.result] = term
+                used.setdefault(application(term), {})[term.op.result] = term
         known: dict[int, Term] = {}
         for (call, _), results in used.items():
             args = next(iter(results.values())).args

@@ -40,6 +40,7 @@ SLICED: dict[str, tuple[Callable[[Any], Any], int]] = {
         0,
     ),
     "every fourth": (lambda x: (jnp.sin(steps(x)[1][0])[3::4] * x[:10]).sum(0), 2),
+    "the last": (lambda x: jnp.tanh(steps(x)[1][0])[-1], 2),
     "in reverse": (lambda x: jnp.tanh(steps(x, reverse=True)[1][0])[1:].sum(0), 2),
 }
 
@@ -65,6 +66,9 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "of what is no history": lambda x: steps(x)[1][0] * jnp.tanh(x)[:1],
     "along another axis": lambda x: jnp.tanh(steps(x)[1][0])[:, 1:],
     "along both": lambda x: jnp.tanh(steps(x)[1][0])[1:, 1:],
+    "compared with one another": lambda x: (lambda e: (e[1:] == e[:-1]).sum(0))(
+        jnp.tanh(steps(x)[1][0]) * 3 + x
+    ),
     "of what is sorted": lambda x: jnp.sort(steps(x)[1][0], 0)[1:],
 }
 
