@@ -22,11 +22,17 @@ from eqsat.frontend.known import LEAST
 from eqsat.frontend.names_slices import remade
 from eqsat.frontend.names_updates import SHORTEST, is_at
 from eqsat.frontend.registry import Views, names
-from eqsat.ir.dtypes import is_extended, numpy_dtype
+from eqsat.ir.dtypes import numpy_dtype
 from eqsat.ir.ops import Dot, Map, Opaque, Reduce, Rename
 
 if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering
+
+DTYPES = frozenset(
+    {"bool", "bfloat16", "float16", "float32", "float64"}
+    | {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+)
+"""Those with an order and infinities, or with bits to combine."""
 
 MOST_NODES = 64
 """The most nodes that are searched for a call."""
@@ -55,9 +61,7 @@ def _name(lowering: Lowering, equation: Any, table: View, starts: Views, result:
     cut = [d for d in range(len(before)) if after[d] != before[d]]
     if len(cut) != 1 or after[cut[0]] != 1 or before[cut[0]] < SHORTEST or math.prod(before) < LEAST:
         return
-    if is_extended(table.dtype) or numpy_dtype(table.dtype).kind == "c":
-        return
-    if not _is_called(lowering, table.node):
+    if table.dtype not in DTYPES or not _is_called(lowering, table.node):
         return
     (dimension,) = cut
 

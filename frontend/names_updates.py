@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -101,10 +102,8 @@ def _choice(
     - `index`: by dimension, the number that an entry must have to be changed. All have the shape of `old`.
     - `clamped`: whether the nearest entry is changed if the number is out of bounds; otherwise none is.
     """
-    here = jnp.ones(old.shape, bool)
-    for dimension, place in index.items():
-        here &= is_at(place, old.shape, dimension, clamped)
-    return lax.select(here, combined(old, new), old)
+    tests = [is_at(place, old.shape, dimension, clamped) for dimension, place in index.items()]
+    return lax.select(reduce(lax.bitwise_and, tests), combined(old, new), old)
 
 
 def is_at(index: jax.Array, shape: Sequence[int], dimension: int, clamped: bool) -> jax.Array:
