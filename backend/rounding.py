@@ -7,7 +7,8 @@ the product before that is rounded.
 
 The same holds for a value of which the next whole number is taken, and which is read otherwise as well: as
 for the place of a pixel, and its share. One kernel may take a sum with a product for 5, and another one for a
-little less; then the share is that of another pixel.
+little less; then the share is that of another pixel. And it holds for a value that is compared with an entry
+of itself: `xs == xs[i]` would find none.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from eqsat.ir.comparing import compared
 from eqsat.ir.dtypes import is_inexact, is_real_float
 from eqsat.ir.formula import Monoid
 from eqsat.ir.moving_calls import MOVING
@@ -45,8 +47,9 @@ def rounded_products(program: Program) -> frozenset[int]:
     """The numbers of products that are rounded.
 
     These are the ones that are added to, or subtracted from, what was selected from products, and those in
-    values that jump. Only whether a product is behind the other operand counts, not which: chunks of one
-    value are other terms. Sums and contractions of what was selected are no bounds of entries any more.
+    values that jump, or are compared with what was selected from them. Only whether a product is behind the
+    other operand counts, not which: chunks of one value are other terms. Sums and contractions of what was
+    selected are no bounds of entries any more.
     """
     made: set[int] = set()
     selected: set[int] = set()
@@ -62,11 +65,13 @@ def rounded_products(program: Program) -> frozenset[int]:
             for one, other in ((first, second), (second, first)):
                 if other.number in selected:
                     found.update(product.number for product in _products(one))
-    return frozenset(found | _before_jumps(program))
+    return frozenset(found | _before_steps(program))
 
 
-def _before_jumps(program: Program) -> set[int]:
-    """The products that are terms of sums, on the way to values that jump and are read otherwise as well."""
+def _before_steps(program: Program) -> set[int]:
+    """The products that are terms of sums, on the way to values that jump and are read otherwise as well, or
+    that are compared with what was selected from them.
+    """
     readers: dict[int, list[Term]] = {}
     for term in program.reachable():
         for arg in dict.fromkeys(term.args):
@@ -80,6 +85,7 @@ def _before_jumps(program: Program) -> set[int]:
         and any(map(_jumps, some))
         and not all(map(_jumps, some))
     ]
+    stack += compared(program).values
     while stack:
         term = stack.pop()
         if term.number in seen or not (isinstance(term.op, Map) or _keeps(term) or _moves(term)):
