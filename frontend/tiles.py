@@ -222,7 +222,7 @@ class _Tiled:
         for target in targets:
             # Rows that convolutions leave out at the edges make no difference.
             length = share * most * Fraction(target.rows, most).limit_denominator(FINEST)
-            if length.denominator > 1:
+            if length.denominator > 1 or length < 1:
                 raise Misaligned
             rows[target.value] = Rows(0, int(length))
         if any(target.is_sum and target.rows != rows[target.value].length * count for target in targets):

@@ -104,3 +104,29 @@ def test_the_gradient_of_a_network_on_a_series_of_a_prime_length_in_a_quarter() 
     wanted = jax.tree.leaves(jax.jit(step)(KERNELS, x))
     for found, other in zip(jax.tree.leaves(optimized(KERNELS, x)), wanted, strict=True):
         np.testing.assert_allclose(found, other, atol=2e-5 * float(abs(other).max()))
+
+
+def test_sums_over_few_rows_beside_sums_over_many_are_left_or_planned() -> None:
+    """Pixels in a row, of which a loop makes an image: a tile of one would have no whole row of the other."""
+    rows, columns = 45, 53
+    pixels = jnp.asarray(normal(rows * columns, 16))
+
+    def loss(weights: Any, kernel: Any) -> Any:
+        def step(flow: Any, _: Any) -> Any:
+            image = (jnp.tanh(pixels * flow.reshape(-1, 2)[:, :1]) @ weights).reshape(1, rows, columns, 2)
+            options = {"window_strides": (1, 1), "padding": "SAME"}
+            found = lax.conv_general_dilated(
+                image, kernel, **options, dimension_numbers=("NHWC", "HWIO", "NHWC")
+            )[0]
+            return flow + found, jnp.mean(found**2)
+
+        return lax.scan(step, jnp.ones((rows, columns, 2)), None, length=3)[1].sum()
+
+    step = jax.value_and_grad(loss, argnums=(0, 1))
+    args = jnp.asarray(normal(16, 2)), jnp.asarray(normal(3, 3, 2, 2))
+    plain = eqsat.optimize(step, budget="1GB").plan(*args).peak_bytes
+    optimized = eqsat.optimize(step, budget=int(0.8 * plain))
+    for found, other in zip(
+        jax.tree.leaves(optimized(*args)), jax.tree.leaves(jax.jit(step)(*args)), strict=True
+    ):
+        np.testing.assert_allclose(found, other, rtol=1e-4, atol=1e-5 * float(abs(other).max()))
