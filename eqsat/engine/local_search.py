@@ -23,6 +23,12 @@ ROUNDS = 4
 MOST_TOGETHER = 16
 """How many switches are tried as a group."""
 
+MOST_USERS = 64
+"""A class that more need is not let go of."""
+
+COSTLY = 0.01
+"""A class is only let go of if it takes this part of the time."""
+
 GAIN = 1e-9
 """The smallest share of the time that a switch must save."""
 
@@ -99,6 +105,7 @@ class Switcher(Generic[C]):
             before = self.total
             brought = self._singly()
             self._together(brought)
+            self._without()
             if self.total >= before or self.left < 0:
                 break
         return self.chosen
@@ -152,6 +159,38 @@ class Switcher(Generic[C]):
             else:
                 self._undo(before)
 
+    def _without(self) -> None:
+        """Let go of a class that several need: only if none of them does, its time is spared.
+
+        A scan that another one does the work of has many results, each of which could come from there.
+        """
+        costly = [number for number, choice in self.chosen.items() if choice.cost > COSTLY * self.total]
+        for target in costly:
+            users = [number for number, choice in self.chosen.items() if target in choice.node.children]
+            if not 2 <= len(users) <= MOST_USERS:
+                continue
+            before = self.total
+            for number in users:
+                if self.left < 0 or target not in self.chosen:
+                    break
+                if number not in self.chosen:
+                    continue
+                others = [
+                    option
+                    for option in self.options.get(number, ())
+                    if not self._needs(option.node.children, target, ranked=False)
+                    and not self._needs(option.node.children, number, ranked=False)
+                ]
+                switches = map(self._tried, others)
+                switch = min(switches, key=lambda switch: switch.total, default=None)
+                if switch is None:
+                    break
+                self._make(switch)
+            if self.total < before * (1 - GAIN):
+                self._keep()
+            else:
+                self._undo(before)
+
     def _tried(self, option: C) -> _Switch[C]:
         """The gain of computing a class by another node. Nothing is changed yet."""
         chosen, known, trees = self.chosen, self.uses, self.trees
@@ -192,12 +231,16 @@ class Switcher(Generic[C]):
             self._set(child, (self.chosen.get(child) or self.trees[child]) if uses else None, uses)
         self.total = switch.total
 
-    def _needs(self, numbers: Iterable[int], target: int) -> bool:
+    def _needs(self, numbers: Iterable[int], target: int, ranked: bool = True) -> bool:
         """Whether the classes, as they would be computed, need another one.
 
-        Classes that are ranked lower than it, do not.
+        Classes that are ranked lower than it, do not, unless switches are tried that are not kept so far.
+
+        **Arguments:**
+
+        - `ranked`: whether there are no such switches.
         """
-        limit = self.rank.get(target, -1.0)
+        limit = self.rank.get(target, -1.0) if ranked else -math.inf
         seen: set[int] = set()
         stack = list(numbers)
         while stack:

@@ -107,3 +107,35 @@ def test_most_switches_rank_only_what_they_are_about() -> None:
         anew += switcher.ranked_anew
     assert astray > 20
     assert 5 * anew < astray
+
+
+def test_what_several_need_is_let_go_of_if_all_can_do_without() -> None:
+    """One loop has the results of another one as well: to take only some from there saves nothing."""
+    loop, other, results, root = 0, 1, range(2, 8), 8
+    options = {
+        loop: [Way(loop, Node(()), 10.0)],
+        other: [Way(other, Node(()), 11.0)],
+        root: [Way(root, Node((other, *results)), 1.0)],
+    }
+    for number in results:
+        options[number] = [Way(number, Node((loop,)), 0.0), Way(number, Node((other,)), 0.001)]
+    trees = {number: some[0] for number, some in options.items()}
+    switcher = Checked(options, trees, needed(trees, root), [root])
+    assert loop not in needed(switcher.improved(), root)
+    assert switcher.total == pytest.approx(12.006)
+
+
+def test_what_one_needs_in_any_case_is_kept() -> None:
+    loop, other, results, root = 0, 1, range(2, 5), 5
+    options = {
+        loop: [Way(loop, Node(()), 10.0)],
+        other: [Way(other, Node(()), 11.0)],
+        root: [Way(root, Node((other, *results)), 1.0)],
+    }
+    for number in results:
+        options[number] = [Way(number, Node((loop,)), 0.0)]
+        if number > 2:
+            options[number].append(Way(number, Node((other,)), 0.001))
+    trees = {number: some[0] for number, some in options.items()}
+    found = Checked(options, trees, needed(trees, root), [root]).improved()
+    assert all(found[number].node.children == (loop,) for number in results)
