@@ -15,26 +15,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from eqsat.ir.axis import Axis, Layout, layout_axes
+from eqsat.ir.axis import Axis
 from eqsat.ir.compensated_sums import MANY, added, is_compensated
 from eqsat.ir.control import Body, Scan
 from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.device_terms import Numbers
 from eqsat.ir.dtypes import accumulator
-from eqsat.ir.history_ends import End, ended, summand
-from eqsat.ir.history_functions import ROUNDED, goes_inside
+from eqsat.ir.history_ends import End, History, histories, summand
+from eqsat.ir.history_functions import ROUNDED
 from eqsat.ir.history_parts import is_of_scan, row_of_iteration, where_read
+from eqsat.ir.iteration_values import IterationValues, Operand, entry_of
 from eqsat.ir.ops import Const, Dot, Leaf, Map, Opaque, Reduce
 from eqsat.ir.program import Output, Program
 from eqsat.ir.reduction_monoids import MERGES, identity_text
 from eqsat.ir.substitution import substituted, with_inputs
-from eqsat.ir.term import Term, Terms, reachable
+from eqsat.ir.term import Term, Terms
 
 T = TypeVar("T")
 
 
 def with_histories_carried(
-    program: Program, exact: bool = False, scan: int | None = None, wide: bool = False
+    program: Program,
+    exact: bool = False,
+    scan: int | None = None,
+    wide: bool = False,
+    stacked: bool = False,
 ) -> Program:
     """Returns the program with carries for stacked results of which no single entry but the last is read.
 
@@ -44,9 +49,11 @@ def with_histories_carried(
     - `scan`: the number of the only call whose results are to be carried; None for all.
     - `wide`: whether to carry products that are larger than what an iteration adds to a history, too. Then
       all sums are compensated, since others may need them first: differences from a mean need its digits.
+    - `stacked`: whether to carry what is read of a result in the end though something else reads its entries,
+      for which it is stacked as well.
     """
     while True:
-        found = next(_found(program, exact, scan, wide), None)
+        found = next(_found(program, exact, scan, wide, stacked), None)
         if found is None:
             return program
         readers = [carry.reader for carry in found.carries if carry.reader is not None]
@@ -55,7 +62,7 @@ def with_histories_carried(
         batch = next((form for stack, form in equalities if stack is found.stack), None)
         if batch is not None:
             # As a batch, it is reduced whole.
-            equalities = [pair for pair in equalities if pair[0] is not found.stack]
+            equalities = [pair for pair in equalities if found.stacked or pair[0] is not found.stack]
             reduced = substituted(program.terms, readers, {found.stack.number: batch})
             equalities += zip(readers, reduced, strict=True)
         trimmed = replace(program, equalities=tuple(equalities))
@@ -82,28 +89,18 @@ class _Carry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Operand:
-    """A value from outside that an iteration needs, whole or one slice of it.
+class _History:
+    """A stacked result, with what is carried instead, and the operands that are needed for that.
 
     **Attributes:**
 
-    - `layout`: that of the value, the axis of iterations first if it is sliced.
-    - `leaf`: what an iteration gets.
+    - `stacked`: whether it is stacked as well.
     """
-
-    value: Term
-    layout: Layout
-    sliced: bool
-    leaf: Term
-
-
-@dataclass(frozen=True, slots=True)
-class _History:
-    """A stacked result, with what is carried instead, and the operands that are needed for that."""
 
     stack: Term
     carries: tuple[_Carry, ...]
-    operands: tuple[_Operand, ...]
+    operands: tuple[Operand, ...]
+    stacked: bool
 
     def replacements(self, program: Program) -> dict[int, Term]:
         """The terms of the scan that carries it, by the numbers of those that they replace."""
@@ -113,7 +110,8 @@ class _History:
         assert isinstance(control, Scan)
         (body,) = call.bodies
         count = len(control.carried)
-        stacked = [number for number in range(count, len(call.out_layouts)) if number != result]
+        gone = set() if self.stacked else {result}
+        stacked = [number for number in range(count, len(call.out_layouts)) if number not in gone]
         outputs = [carry.output for carry in self.carries]
         begin, end = len(self.stack.args), len(self.stack.args) + len(outputs)
         fed = [(carry.before, begin + place) for place, carry in enumerate(self.carries) if carry.before]
@@ -151,7 +149,7 @@ class _History:
         known = {
             term.number: terms.make(Opaque(made, places.index(term.op.result)), args)
             for term in program.known()
-            if isinstance(term.op, Opaque) and is_of_scan(term, self.stack) and term.op.result != result
+            if isinstance(term.op, Opaque) and is_of_scan(term, self.stack) and term.op.result not in gone
         }
         for place, carry in enumerate(self.carries):
             if carry.reader is None:
@@ -167,12 +165,13 @@ class _History:
         return known
 
 
-def _found(program: Program, exact: bool, scan: int | None, wide: bool) -> Iterator[_History]:
+def _found(program: Program, exact: bool, scan: int | None, wide: bool, stacked: bool) -> Iterator[_History]:
     """Yields the stacked results that can be carried."""
-    for stack, axis, ends in ended(program, exact, wide):
-        assert isinstance(stack.op, Opaque)
-        if scan is None or stack.op.call.id == scan:
-            history = _history(program, stack, axis, ends, MANY if wide else axis.size)
+    for found in histories(program, exact, wide):
+        assert isinstance(found.stack.op, Opaque)
+        wanted = scan is None or found.stack.op.call.id == scan
+        if found.ends and wanted and (stacked or not found.is_whole):
+            history = _history(program, found, MANY if wide else found.axis.size)
             if history is not None:
                 yield history
 
@@ -197,9 +196,7 @@ def _of_all(terms: Terms, end: End, axis: Axis, entries: Mapping[Term, Sequence[
     return where_read(terms, end.parts, axis, whole, nothing)
 
 
-def _history(
-    program: Program, stack: Term, axis: Axis, ends: Sequence[End], entries_added: int
-) -> _History | None:
+def _history(program: Program, found: History, entries_added: int) -> _History | None:
     """What is carried in place of a stacked result; None if an iteration can't compute it.
 
     **Arguments:**
@@ -207,11 +204,11 @@ def _history(
     - `entries_added`: sums are compensated as those of so many entries are.
     """
     terms, numbers = program.terms, Numbers.after(program)
+    stack, axis, ends = found.stack, found.axis, found.ends
     assert isinstance(stack.op, Opaque)
-    if _entry(stack.op, axis) is None:
+    if entry_of(stack.op, axis) is None:
         return None
-    inside: dict[int, Term] = {}
-    operands: list[_Operand] = []
+    values = IterationValues(terms, numbers, stack)
     carries: list[_Carry] = []
     entries: dict[Term, list[Term]] = {}
     longest: dict[Term, int] = {}
@@ -220,7 +217,7 @@ def _history(
             longest[result] = max(count, longest.get(result, 0))
     for result, count in longest.items():
         assert isinstance(result.op, Opaque)
-        own, made = result.op.call.out_layouts[result.op.result][1:], _entry(result.op)
+        own, made = result.op.call.out_layouts[result.op.result][1:], entry_of(result.op)
         if made is None:
             return None
         for lag in range(count + 1):
@@ -229,36 +226,13 @@ def _history(
                 start = terms.make(Const(identity_text("sum", result.dtype), result.dtype))
                 carries.append(_Carry(None, start, before, Output(made, own)))
                 made = before
-            leaf = terms.make(Leaf(numbers.input(), (axis, *own), result.dtype))
-            entries.setdefault(result, []).append(leaf)
-            inside[leaf.number] = made
-    stand_ins = {leaf for leaves in entries.values() for leaf in leaves}
+            entries.setdefault(result, []).append(values.stand_in(own, made, axis))
     for end in ends:
-        reduced = _of_all(terms, end, axis, entries)
-        waiting = [reduced]
-        while waiting:
-            term = waiting.pop()
-            if term.number in inside or isinstance(term.op, Const):
-                continue
-            if isinstance(term.op, Opaque) and is_of_scan(term, stack):
-                entry = _entry(term.op, axis)
-                if entry is None:
-                    return None
-                inside[term.number] = entry
-            elif isinstance(term.op, Map) and axis in term.axes:
-                waiting += term.args
-            elif any(is_of_scan(at, stack) or at in stand_ins for at in reachable([term])):
-                if axis not in term.axes or not goes_inside(term, axis, stack, exact=False):
-                    return None
-                waiting += term.args
-            else:
-                layout = tuple(sorted(term.axes - {axis}))
-                leaf = inside[term.number] = terms.make(Leaf(numbers.input(), layout, term.dtype))
-                sliced = axis in term.axes
-                operands.append(_Operand(term, (axis, *layout) if sliced else layout, sliced, leaf))
-        (entry,) = substituted(terms, [reduced], inside)
+        entry = values.of(_of_all(terms, end, axis, entries), axis)
+        if entry is None:
+            return None
         carries += _carried(terms, numbers, end.term, entry, entries_added)
-    return _History(stack, tuple(carries), tuple(operands))
+    return _History(stack, tuple(carries), tuple(values.operands), found.is_whole)
 
 
 def _carried(terms: Terms, numbers: Numbers, end: Term, entry: Term, count: int) -> list[_Carry]:
@@ -292,18 +266,3 @@ def _carried(terms: Terms, numbers: Numbers, end: Term, entry: Term, count: int)
         _Carry(end, start, before, Output(total, layout)),
         _Carry(None, none, excess, Output(beyond, layout)),
     ]
-
-
-def _entry(op: Opaque, axis: Axis | None = None) -> Term | None:
-    """What an iteration stacks; None if it has other axes than the stack, or is a carry.
-
-    **Arguments:**
-
-    - `axis`: that of the iterations; None if it may have any name.
-    """
-    (body,) = op.call.bodies
-    output, layout = body.program.outputs[op.result], op.call.out_layouts[op.result]
-    assert isinstance(op.call.control, Scan)
-    stacked = op.result >= len(op.call.control.carried) and axis in (None, layout[0])
-    same = stacked and output.layout == layout[1:]
-    return output.term if same and output.term.axes == frozenset(layout_axes(layout[1:])) else None

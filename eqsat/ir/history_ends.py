@@ -10,7 +10,7 @@ from eqsat.ir.control import Scan
 from eqsat.ir.dtypes import is_extended
 from eqsat.ir.history_functions import adds_up, goes_inside
 from eqsat.ir.history_parts import Parts, parts_read, some_iterations, takes_last
-from eqsat.ir.ops import Dot, Map, Opaque
+from eqsat.ir.ops import Dot, Map, Opaque, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term, Terms
 
@@ -28,16 +28,63 @@ class End:
     parts: Parts | None = None
 
 
-def ends_of_histories(program: Program, exact: bool = False) -> dict[Term, list[Term]]:
-    """The stacked results of which only the last entry or reductions are read, and what that is.
+@dataclass(frozen=True, slots=True)
+class History:
+    """A stacked result, with what is read of it.
 
-    It may need others of them first: the variance needs the mean. And products may be large.
+    **Attributes:**
+
+    - `axis`: that of the iterations.
+    - `ends`: reductions over the iterations, and the last entry.
+    - `others`: what else reads it, or a function of it, and the axis that has the iterations there.
+    - `given`: whether the program gives it, or a function of it.
     """
-    return {stack: [end.term for end in ends] for stack, _, ends in ended(program, exact, wide=True)}
+
+    stack: Term
+    axis: Axis
+    ends: Sequence[End]
+    others: Sequence[tuple[Term, Axis]]
+    given: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether anything needs more of it than the ends."""
+        return self.given or bool(self.others)
+
+    def is_read_back(self) -> bool:
+        """Whether all else that reads it are iterations of scans in the other direction: backward passes."""
+        back = (reads_slices(reader, along) and not self.is_beside(reader) for reader, along in self.others)
+        return not self.given and all(back)
+
+    def is_read_on(self) -> bool:
+        """Whether all else that reads it are iterations of scans in the same direction."""
+        beside = (reads_slices(reader, along) and self.is_beside(reader) for reader, along in self.others)
+        return not self.given and all(beside)
+
+    def is_beside(self, reader: Term) -> bool:
+        """Whether another scan could run beside this one: with as many iterations, in the same direction."""
+        one, other = scan_of(self.stack), scan_of(reader)
+        return (one.reverse, one.length) == (other.reverse, other.length)
 
 
-def ended(program: Program, exact: bool, wide: bool) -> Iterator[tuple[Term, Axis, list[End]]]:
-    """Yields stacked results of which only the last entry or reductions are read, and their first axis.
+def reads_slices(reader: Term, along: Axis) -> bool:
+    """Whether a term is a result of a scan that reads slices along an axis alone."""
+    if not isinstance(reader.op, Opaque) or not isinstance(reader.op.call.control, Scan):
+        return False
+    sliced, layouts = reader.op.call.control.sliced, reader.op.call.arg_layouts
+    read = [place for place, arg in enumerate(reader.args) if along in arg.axes]
+    return bool(read) and all(place in sliced and layouts[place][0] == along for place in read)
+
+
+def scan_of(result: Term) -> Scan:
+    """The control of the scan that a term is a result of."""
+    assert isinstance(result.op, Opaque)
+    assert isinstance(result.op.call.control, Scan)
+    return result.op.call.control
+
+
+def histories(program: Program, exact: bool = False, wide: bool = False) -> Iterator[History]:
+    """Yields the stacked results of scans.
 
     **Arguments:**
 
@@ -58,9 +105,7 @@ def ended(program: Program, exact: bool, wide: bool) -> Iterator[tuple[Term, Axi
             axis = term.op.call.out_layouts[term.op.result][0]
             if not isinstance(axis, Axis):
                 continue
-            ends = _Ends(program.terms, readers, outputs, exact, wide).of(term, axis)
-            if ends:
-                yield term, axis, ends
+            yield _Ends(program.terms, readers, outputs, exact, wide).of(term, axis)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +124,17 @@ class _Ends:
     exact: bool
     wide: bool
 
-    def of(self, stack: Term, axis: Axis) -> list[End] | None:
-        """What all that is made of a stacked result ends in; None if that is not always a reduction or the
-        last entry.
-        """
+    def of(self, stack: Term, axis: Axis) -> History:
+        """What all that is made of a stacked result ends in."""
         found: dict[int, End] = {}
+        others: list[tuple[Term, Axis]] = []
+        given = False
         waiting: list[tuple[Term, Axis]] = [(stack, axis)]
         seen = {stack.number}
         while waiting:
             term, along = waiting.pop()
-            if term.number in self.outputs or not self.readers.get(term.number):
-                return None
-            for reader in self.readers[term.number]:
+            given |= term.number in self.outputs
+            for reader in self.readers.get(term.number, ()):
                 if reader.number in seen:
                     continue
                 seen.add(reader.number)
@@ -101,14 +145,18 @@ class _Ends:
                     waiting.append((reader, part[0]))
                 elif adds_up(reader, along, stack, self.exact, self.wide):
                     parts = self._parts(reader, along, stack) if along != axis else None
-                    if along != axis and parts is None:
-                        return None  # Over all iterations, other operands would be other entries.
-                    found[reader.number] = End(reader, parts)
+                    if along == axis or parts is not None:
+                        found[reader.number] = End(reader, parts)
+                    else:
+                        # Over all iterations, other operands would be other entries.
+                        others.append((reader, along))
+                elif isinstance(reader.op, Rename) and reader.op.old == along:
+                    waiting.append((reader, reader.op.new))
                 elif goes_inside(reader, along, stack, self.exact):
                     waiting.append((reader, along))
                 else:
-                    return None
-        return list(found.values())
+                    others.append((reader, along))
+        return History(stack, axis, list(found.values()), others, given)
 
     def _parts(self, reader: Term, along: Axis, stack: Term) -> Parts | None:
         return parts_read(summand(self.terms, reader, along), along, stack, self.exact)

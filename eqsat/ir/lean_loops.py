@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from eqsat.ir.carried_histories import with_histories_carried
 from eqsat.ir.constant_carries import with_constant_carries
+from eqsat.ir.fused_scans import with_fused_scans
 from eqsat.ir.loop_fission import with_loop_fission
 from eqsat.ir.loop_invariants import with_loop_invariants
 from eqsat.ir.outer_operands import with_outer_operands
@@ -21,7 +22,8 @@ def with_lean_loops(program: Program, exact: bool = False) -> Program:
 
     - `exact`: whether results must stay the same to the last bit.
     """
-    program = _with_carried_slices(with_histories_carried(with_reversed_loops(program), exact), exact)
+    program = with_fused_scans(with_reversed_loops(program), exact)
+    program = _with_carried_slices(with_histories_carried(program, exact), exact)
     program = with_constant_carries(program)
     if not exact:
         program = with_loop_invariants(program)

@@ -84,7 +84,7 @@ class _Slicing:
         assert isinstance(term.op, Opaque)
         axis = term.op.call.arg_layouts[0][0]
         assert isinstance(axis, Axis)
-        stack = _stack(operand, axis)
+        stack = history_read(operand, axis)
         if stack is None or _history(operand, axis) is not None or term.args[0].number in self.once:
             return None
         return self._cut(term.op.call, operand, axis, stack)
@@ -94,7 +94,7 @@ class _Slicing:
         if axis not in term.axes:
             return term
         if (call, term.number) not in self.made:
-            is_function = _history(term, axis) is None and _stack(term, axis) is not None
+            is_function = _history(term, axis) is None and history_read(term, axis) is not None
             if is_function and term.number not in self.once and goes_inside(term, axis, stack, self.exact):
                 args = [self._cut(call, arg, axis, stack) for arg in term.args]
                 made = self.terms.make(term.op, args)
@@ -127,8 +127,11 @@ class _Slicing:
         return self.numbered(made, call)
 
 
-def _stack(term: Term, axis: Axis) -> Term | None:
-    """The stacked result that a term is a function of, along an axis; the first one, if it is of several."""
+def history_read(term: Term, axis: Axis) -> Term | None:
+    """The stacked result that a term is a function of, along an axis; the first one, if it is of several.
+
+    The function may be of a slice of it.
+    """
     waiting, seen = [term], {term.number}
     while waiting:
         at = waiting.pop()

@@ -23,7 +23,7 @@ from eqsat.ir.unused_results import trimmed
 from eqsat.planning.branch_values import as_selection
 from eqsat.planning.derived_carries import DerivedCarries
 from eqsat.planning.rematerialised_values import Operand, Rematerialisation, Rematerialiser, layout_of
-from eqsat.planning.repeated_scans import forms_by_passes
+from eqsat.planning.repeated_scans import by_passes
 from eqsat.planning.saved_carries import Carries
 from eqsat.planning.segmented_scans import SegmentedScans
 
@@ -46,8 +46,8 @@ def with_rematerialised_operands(
     - `exact`: whether results must stay the same to the last bit.
     """
     variants = _Variants(program, threshold, room, exact)
-    pairs = list(forms_by_passes(program, threshold, variants.numbered, exact))
-    loops = filter(_is_control_flow, program.known())
+    pairs = list(variants.passes.pairs)
+    loops = filter(_is_control_flow, variants.passes.program.known())
     waiting = list(dict.fromkeys((*loops, *_loops([form for _, form in pairs]))))
     selections = {
         term: other
@@ -92,6 +92,7 @@ class _Variants:
     - `equalities`: pairs of equal terms that the program knows of.
     - `calls`: the least number that no call of the program has.
     - `leaves`: the number of the next new input of a body, downwards.
+    - `passes`: the program with scans that run several times.
     """
 
     def __init__(self, program: Program, threshold: float, room: float, exact: bool) -> None:
@@ -109,10 +110,12 @@ class _Variants:
                         self.calls = max(self.calls, call.id + 1)
                     case Leaf(index=index):
                         self.leaves = min(self.leaves, index - 1)
+        self.passes = by_passes(program, threshold, self.numbered, exact)
+        programs = dict.fromkeys((program, self.passes.program))
+        once = frozenset[int]().union(*(compared(one).once for one in programs))
         self.carries = Carries(self.terms, self.numbered, threshold)
-        self.rematerialiser = self.rematerialiser_of(program)
-        once = compared(program).once
-        roots = [output.term for output in program.outputs]
+        self.rematerialiser = self.rematerialiser_of(program, once)
+        roots = [output.term for output in self.passes.program.outputs]
         self.segments = SegmentedScans(
             self.terms, threshold, room, self.numbered, self.next_leaf, once, roots, exact
         )
@@ -120,12 +123,17 @@ class _Variants:
             self.terms, threshold, self.numbered, self.next_leaf, self.rematerialiser_of
         )
 
-    def rematerialiser_of(self, program: Program) -> Rematerialiser:
-        """What finds how values of a program are computed from less."""
+    def rematerialiser_of(self, program: Program, once: frozenset[int] = frozenset()) -> Rematerialiser:
+        """What finds how values of a program are computed from less.
+
+        **Arguments:**
+
+        - `once`: numbers of terms that are computed only once, beside those that the program compares.
+        """
         forms: dict[int, list[Term]] = {}
         for term, form in program.equalities:
             forms.setdefault(term.number, []).append(form)
-        once = compared(program).once
+        once |= compared(program).once
         largest = max((term.bytes for term in program.reachable()), default=0)
         return Rematerialiser(
             self.terms, self.threshold, self.carries, self.numbered, self.next_leaf, forms, once, largest
@@ -136,7 +144,10 @@ class _Variants:
 
         Programs that differ in what they know of the same terms may be put together.
         """
-        return replace(made, id=self.terms.call_number((origin.id, replace(made, id=0)), self.calls))
+        # Calls are compared without their parameters.
+        params = repr(made.params) if made.control is None else ""
+        key = origin.id, params, replace(made, id=0)
+        return replace(made, id=self.terms.call_number(key, self.calls))
 
     def next_leaf(self) -> int:
         self.leaves -= 1

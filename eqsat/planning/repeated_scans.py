@@ -10,28 +10,43 @@ iteration reads and writes all of them. What single passes carry is in `eqsat.ir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from eqsat.ir.carried_histories import with_histories_carried
 from eqsat.ir.comparing import compared
-from eqsat.ir.history_ends import ends_of_histories
+from eqsat.ir.history_ends import History, histories
 from eqsat.ir.history_parts import cuts_rows
 from eqsat.ir.ops import Call, Opaque
+from eqsat.ir.padded_histories import pads_rows, with_padded_histories
 from eqsat.ir.program import Output, Program
 from eqsat.ir.sliced_histories import with_sliced_histories
-from eqsat.ir.substitution import substituted
+from eqsat.ir.substitution import substituted, with_inputs
 from eqsat.ir.term import Term, reachable
 from eqsat.ir.unused_results import Application, application, trimmed
 
-MOST_PASSES = 3
-"""A skewness needs the deviation, and that the mean."""
+MOST_PASSES = 5
+"""The gradient of a skewness takes so many: it needs the deviation, and that the mean."""
 
 
-def forms_by_passes(
+@dataclass(frozen=True, slots=True)
+class ByPasses:
+    """A program of which large histories are reduced by scans that run several times.
+
+    **Attributes:**
+
+    - `program`: the same program if it has no such histories.
+    - `pairs`: terms that are read of histories as written, with what they are in this program.
+    """
+
+    program: Program
+    pairs: Sequence[tuple[Term, Term]] = ()
+
+
+def by_passes(
     program: Program, threshold: float, numbered: Callable[[Call, Call], Call], exact: bool = False
-) -> Iterator[tuple[Term, Term]]:
-    """Yields what is read of large histories, with the same as results of scans that run several times.
+) -> ByPasses:
+    """The program with what is read of large histories as results of scans that run several times.
 
     **Arguments:**
 
@@ -39,21 +54,32 @@ def forms_by_passes(
     - `numbered`: returns a call that was made of another one with a number of its own.
     - `exact`: whether results must stay the same to the last bit.
     """
-    sliced, found = with_sliced_histories(program, exact, numbered)
-    scans: dict[Application, dict[Term, list[Term]]] = {}
-    for stack, ends in ends_of_histories(sliced, exact).items():
-        if stack.bytes > threshold:
-            scans.setdefault(application(stack), {})[stack] = ends
-    written = {found[term.number]: term for term in program.reachable() if term.number in found}
-    pairs: list[tuple[Term, Term]] = []
-    for scanned, histories in scans.items():
-        passes = _Passes(sliced, scanned, histories, numbered, exact)
+    sliced, cut = with_sliced_histories(program, exact, numbered)
+    chosen, padded = with_padded_histories(sliced, threshold, numbered, exact)
+    scans: dict[Application, list[History]] = {}
+    for history in histories(chosen, exact, wide=True):
+        if history.ends and history.stack.bytes > threshold and history.is_read_back():
+            scans.setdefault(application(history.stack), []).append(history)
+    forms: dict[Term, Term] = {}
+    for scanned, read in scans.items():
+        passes = _Passes(chosen, scanned, read, numbered, exact)
         if not passes.are_compared():
-            pairs += ((written.get(term, term), form) for term, form in passes.forms() if form is not term)
-    if pairs:
-        yield from pairs
-        # What is read may be a slice of the history, in place of one of a function of it.
-        yield from ((term, new) for new, term in written.items() if cuts_rows(term) and new is not term)
+            forms |= {term: form for term, form in passes.forms() if form is not term}
+    if not forms and chosen is sliced:
+        return ByPasses(program)
+    written: dict[Term, Term] = {}
+    for term in program.reachable():
+        between = cut.get(term.number, term)
+        written[padded.get(between.number, between)] = term
+    pairs = [(written.get(term, term), form) for term, form in forms.items()]
+    # What is read may be a slice of the history, in place of one of a function of it; or a choice.
+    moves = ((term, new) for new, term in written.items() if cuts_rows(term) or pads_rows(term))
+    pairs += ((term, new) for term, new in moves if new is not term)
+    known: dict[int, Term] = {}
+    for term, form in forms.items():
+        # The forms of one scan may read another one.
+        (known[term.number],) = substituted(program.terms, [form], known)
+    return ByPasses(with_inputs(chosen, chosen.inputs, known), pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +88,12 @@ class _Passes:
 
     **Attributes:**
 
-    - `histories`: by stacked result that is large, the reductions and last entries that are read of it.
+    - `histories`: those of its results that are large, and carried.
     """
 
     program: Program
     scanned: Application
-    histories: Mapping[Term, Sequence[Term]]
+    histories: Sequence[History]
     numbered: Callable[[Call, Call], Call]
     exact: bool
 
@@ -77,8 +103,9 @@ class _Passes:
         Computed again by another run, they might be rounded otherwise.
         """
         once = compared(self.program).once
-        found = {term.number for stack in self.histories for term in self._of_iterations(stack)}
-        for term in reachable(end for ends in self.histories.values() for end in ends):
+        found = {term.number for history in self.histories for term in self._of_iterations(history.stack)}
+        read = [term for history in self.histories for term, _ in history.others]
+        for term in reachable([*self._ends(), *read]):
             if any(arg.number in found for arg in term.args):
                 found.add(term.number)
         return not once.isdisjoint(found)
@@ -97,27 +124,35 @@ class _Passes:
         passes = self._passes()
         if len(passes) > MOST_PASSES:
             return []
+        stacks = {history.stack for history in self.histories}
         known: dict[int, Term] = {}
         pairs: list[tuple[Term, Term]] = []
         before = _calls(self.program.known()) - {self.scanned[0]}
         for read in passes:
             made = self._carried(substituted(self.program.terms, read, known))
-            if any(term in self.histories for term in reachable(made)):
+            if any(term in stacks for term in reachable(made)):
                 return []
             made = self._without_unread_results(made, before)
             before |= _calls(reachable(made))
             pairs += zip(read, made, strict=True)
-            known = {term.number: form for term, form in pairs}
+            # Each pass has a history of its own.
+            known = {term.number: form for term, form in pairs if term not in stacks}
         return pairs
 
+    def _ends(self) -> list[Term]:
+        """What is read of the histories in the end."""
+        return list(dict.fromkeys(end.term for history in self.histories for end in history.ends))
+
     def _passes(self) -> list[list[Term]]:
-        """What is read in each pass: in the first also the results that are not large histories."""
-        ends = dict.fromkeys(end for read in self.histories.values() for end in read)
+        """What is read in each pass: in the first also other results, and histories that are read back."""
+        ends = self._ends()
+        stacks = {history.stack: history for history in self.histories}
         after: dict[int, int] = {}
         others: list[Term] = []
         for term in self.program.reachable():
-            if term in self.histories:
+            if term in stacks:
                 after[term.number] = 0
+                others += [term] if stacks[term].others else []
             elif isinstance(term.op, Opaque) and application(term) == self.scanned:
                 after[term.number] = 1
                 others.append(term)
@@ -132,7 +167,7 @@ class _Passes:
         call, _ = self.scanned
         outputs = tuple(Output(term, tuple(sorted(term.axes))) for term in read)
         program = replace(self.program, outputs=outputs, facts=(), alike=())
-        found = with_histories_carried(program, self.exact, call.id, wide=True)
+        found = with_histories_carried(program, self.exact, call.id, wide=True, stacked=True)
         return [output.term for output in found.outputs]
 
     def _without_unread_results(self, read: Sequence[Term], before: Set[Call]) -> list[Term]:

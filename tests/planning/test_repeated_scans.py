@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import jax
@@ -15,10 +17,12 @@ from jax import lax
 
 import eqsat
 from eqsat.ir.control import Scan
+from eqsat.ir.history_ends import histories, scan_of
 from eqsat.ir.ops import Call
 from eqsat.ir.program import Program
 from eqsat.ir.term import reachable
 from eqsat.planning.rematerialisation import with_rematerialised_operands
+from eqsat.planning.repeated_scans import by_passes
 from tests.planning.test_rematerialisation import check_equalities
 from tests.planning.test_segmented_scans import scans
 from tests.stages import lowered, normal
@@ -132,6 +136,58 @@ def passes(program: Program) -> dict[Call, Scan]:
     return {call: scan for call, scan in after.items() if call not in before}
 
 
+def of_the_mean(x: Any, xs: Any) -> Any:
+    return jnp.sum(jnp.tanh(walk(x, xs)[1][0] ** 2).mean(0) ** 2)
+
+
+def of_the_variance(x: Any, xs: Any) -> Any:
+    return jnp.sum((variance(x, xs) - 0.5) ** 2)
+
+
+def of_a_skewness(x: Any, xs: Any) -> Any:
+    return jnp.sum(skewness(x, xs) ** 2)
+
+
+def after_a_while(x: Any, xs: Any) -> Any:
+    states, others = walk(x, xs)[1]
+    return jnp.sum(jnp.var(states[5:], 0)) + jnp.sum(others[::3] ** 2) + jnp.sum(jnp.sin(states[-1]))
+
+
+def of_deviations_from_rows(x: Any, xs: Any) -> Any:
+    states = walk(x, xs)[1][0]
+    return jnp.sum((jnp.mean((states - xs) ** 3, 0) - 0.1) ** 2)
+
+
+GRADIENTS = [of_the_mean, of_the_variance, of_a_skewness, after_a_while, of_deviations_from_rows]
+
+
+@pytest.mark.parametrize("function", GRADIENTS)
+def test_gradients_of_statistics_need_no_history(function: Callable[..., Any]) -> None:
+    """The backward pass reads entries of what the first pass stacks: segments of that can be run again."""
+    args = normal(WIDTH), normal(40, WIDTH)
+    program, constants = lowered(jax.jit(jax.grad(function, argnums=(0, 1))), *args)
+    assert check_equalities(program, [*args, *constants], 100)
+    program, _ = lowered(jax.jit(jax.grad(function)), *args)
+    numbers = count(program.next_call())
+    after = by_passes(program, 100, lambda call, _: replace(call, id=next(numbers))).program
+    forward = [one for one in histories(after, wide=True) if not scan_of(one.stack).reverse and one.others]
+    assert forward
+    assert all(one.is_read_back() and not one.ends for one in forward)
+
+
+def test_gradients_of_several_lags_mean_the_same() -> None:
+    """What is read before a burn-in ends are slices, which differ only in where they begin."""
+
+    def autocovariances(x: Any, xs: Any) -> Any:
+        deviations = walk(x, xs)[1][0][9:]
+        deviations = deviations - deviations.mean(0)
+        return sum(jnp.sum(jnp.tanh(deviations[lag:] * deviations[:-lag])) for lag in (1, 2, 5))
+
+    args = normal(WIDTH), normal(40, WIDTH)
+    program, constants = lowered(jax.jit(jax.grad(autocovariances, argnums=(0, 1))), *args)
+    assert check_equalities(program, [*args, *constants], 100)
+
+
 @pytest.mark.parametrize("function", PASSES)
 def test_passes_mean_the_same_and_stack_nothing(function: Callable[..., Any]) -> None:
     args = normal(WIDTH), normal(STEPS, WIDTH)
@@ -165,17 +221,17 @@ def of_which_a_function_is_compared(x: Any, xs: Any) -> Any:
     return jnp.sum(values == values.max(0), 0)
 
 
-def in_four_passes(x: Any, xs: Any) -> Any:
+def in_six_passes(x: Any, xs: Any) -> Any:
     states = walk(x, xs)[1][0]
     middle = states.mean(0)
-    for _ in range(3):
+    for _ in range(5):
         middle = jnp.mean(jnp.tanh(states - middle), 0)
     return middle
 
 
 @pytest.mark.parametrize(
     "function",
-    [small, read_whole, compared_with_the_largest, of_which_a_function_is_compared, in_four_passes],
+    [small, read_whole, compared_with_the_largest, of_which_a_function_is_compared, in_six_passes],
     ids=lambda f: f.__name__,
 )
 def test_a_scan_does_not_run_again(function: Callable[..., Any]) -> None:
@@ -250,3 +306,21 @@ def test_the_last_of_a_function_fits_beside_a_variance() -> None:
     assert found.plan(x).peak_bytes <= 100_000
     for one, other in zip(found(x), jax.jit(simulated)(x), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4)
+
+
+def test_the_gradient_of_a_skewness_after_a_burn_in_fits() -> None:
+    def loss(x: Any) -> Any:
+        def step(state: Any, time: Any) -> Any:
+            state = state + 0.05 * jnp.sin(x * time) - 0.01 * jnp.tanh(state + jnp.roll(state, 1))
+            return state, state
+
+        states = lax.scan(step, x, jnp.arange(1000) / 40)[1][100:]
+        deviations = (states - states.mean(0)) / states.std(0)
+        return jnp.sum((jnp.mean(deviations**3, 0) - 1) ** 2)
+
+    x = np.linspace(0.3, 0.9, 500, dtype="float32")
+    plain, found = jax.jit(jax.grad(loss)), eqsat.optimize(jax.grad(loss), budget="600KB")
+    assert plain.lower(x).compile().memory_analysis().temp_size_in_bytes > 3_900_000
+    assert found.plan(x).peak_bytes <= 600_000
+    one, other = found(x), plain(x)
+    np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4 * np.abs(other).max())

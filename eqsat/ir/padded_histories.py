@@ -1,0 +1,134 @@
+"""Pads of what is computed of some iterations of a scan, as choices by the number of the iteration.
+
+    pad(f(h[s:]), s before)  =  (t >= s: f(h_t), otherwise 0)
+
+The cotangent of a slice of a history is such a pad. As a choice, each iteration of the backward pass computes
+its own entry, from that of the history; the same holds for every tenth entry, and for those of other rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from jax import lax
+
+from eqsat.ir.axis import Axis, layout_axes, layout_shape
+from eqsat.ir.comparing import compared
+from eqsat.ir.control import Scan
+from eqsat.ir.history_parts import parts_read, row_of_iteration, where_read
+from eqsat.ir.ops import Call, Opaque, Rename
+from eqsat.ir.program import Program
+from eqsat.ir.sliced_histories import history_read
+from eqsat.ir.substitution import substituted, with_inputs
+from eqsat.ir.term import Term
+
+Numbered = Callable[[Call, Call], Call]
+"""Returns a call that was made of another one with a number of its own."""
+
+
+def with_padded_histories(
+    program: Program, threshold: float, numbered: Numbered, exact: bool = False
+) -> tuple[Program, Mapping[int, Term]]:
+    """Returns the program with choices in place of large pads of functions of histories.
+
+    **Arguments:**
+
+    - `threshold`: the size in bytes above which a pad is large.
+    - `exact`: whether results must stay the same to the last bit.
+
+    **Returns:** the program, and what has become of its terms, by number.
+    """
+    terms = list(program.reachable())
+    if not any(map(pads_rows, terms)):
+        return program, {}
+    once = compared(program).once
+    known: dict[int, Term] = {}
+    for term in terms:
+        if term.bytes > threshold and pads_rows(term) and term.number not in once:
+            args = substituted(program.terms, term.args, known) if known else term.args
+            chosen = _chosen(program, term, args[0], numbered, exact)
+            if chosen is not None:
+                known[term.number] = chosen
+                if term.number in program.terms.origins:
+                    program.terms.origins.setdefault(chosen.number, program.terms.origins[term.number])
+    if not known:
+        return program, known
+    found = substituted(program.terms, terms, known)
+    changed = with_inputs(program, program.inputs, known)
+    return changed, {term.number: new for term, new in zip(terms, found, strict=True)}
+
+
+def pads_rows(term: Term) -> bool:
+    """Whether a term is a pad along its first dimension alone, which cuts nothing off."""
+    if not isinstance(term.op, Opaque) or term.op.call.primitive.name != "pad":
+        return False
+    first, *others = term.op.call.params["padding_config"] or ((-1, -1, -1),)
+    return min(first) >= 0 and all(not any(one) for one in others)
+
+
+def _chosen(program: Program, pad: Term, operand: Term, numbered: Numbered, exact: bool) -> Term | None:
+    """A pad as a choice; None if it is of something else than entries of these iterations."""
+    assert isinstance(pad.op, Opaque)
+    call, terms, nothing = pad.op.call, program.terms, pad.args[1]
+    along, axis = call.arg_layouts[0][0], call.out_layouts[0][0]
+    first, _, between = map(int, call.params["padding_config"][0])
+    if not isinstance(along, Axis) or not isinstance(axis, Axis):
+        return None
+    stack = history_read(operand, along)
+    if stack is None:
+        return None
+    parts = parts_read(operand, along, stack, exact)
+    if parts is None or parts.iterations.step != between + 1:
+        return None
+    places = range(first, first + (between + 1) * along.size, between + 1)
+    known: dict[int, Term] = {}
+    for number, (result, lag) in parts.slices.items():
+        assert isinstance(result.op, Opaque)
+        assert isinstance(result.op.call.control, Scan)
+        ago = -lag if result.op.call.control.reverse else lag
+        entries = _entries(program, result, axis, parts.iterations.start - ago - first, numbered)
+        if entries is None:
+            return None
+        known[number] = entries
+    here = replace(parts, iterations=places)
+    for number, row in parts.rows.items():
+        known[number] = row_of_iteration(terms, here, axis, row)
+    waiting = [operand]
+    while waiting:
+        term = waiting.pop()
+        if along not in term.axes:
+            # It may be a reduction of the same entries.
+            known.setdefault(term.number, term)
+        elif term.number not in known:
+            waiting += term.args
+    (value,) = substituted(terms, [operand], known)
+    return where_read(terms, here, axis, value, nothing)
+
+
+def _entries(program: Program, stack: Term, axis: Axis, first: int, numbered: Numbered) -> Term | None:
+    """The entries of a stacked result from one on, along another axis; None if it has not so many."""
+    assert isinstance(stack.op, Opaque)
+    layout = stack.op.call.out_layouts[stack.op.result]
+    own = layout[0]
+    assert isinstance(own, Axis)
+    if not 0 <= first <= own.size - axis.size or axis in stack.axes:
+        return None
+    if axis.size == own.size:
+        return program.terms.make(Rename(own, axis), [stack])
+    others = layout_shape(layout[1:])
+    params = {
+        "start_indices": (first, *(0 for _ in others)),
+        "limit_indices": (first + axis.size, *others),
+        "strides": None,
+    }
+    call = Call(
+        stack.op.call.id,
+        lax.slice_p,
+        params,
+        (layout,),
+        ((axis, *layout[1:]),),
+        (stack.dtype,),
+        frozenset(layout_axes(layout[1:])),
+    )
+    return program.terms.make(Opaque(numbered(call, stack.op.call), 0), [stack])
