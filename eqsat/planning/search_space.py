@@ -9,7 +9,6 @@ from functools import cached_property
 
 from eqsat.engine.compiled import CompiledRule, Granted
 from eqsat.engine.contraction_orders import Order, better_orders, with_contraction_orders
-from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.families import Families
 from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.engine.storage_model import StorageModel
@@ -107,18 +106,34 @@ class SearchSpace:
 
         A scan that saves its carries gives all other results, so that its residuals need not be made.
         """
-        results: dict[int, set[int]] = {}
-        known: set[int] = set()
+        class_of = self.saturation.graph.class_of
+        given: dict[int, set[int]] = {}
+        forms: dict[int, set[int]] = {}
+        for term in filter(_is_control_flow, self.program.known()):
+            for call in _loops_of(term):
+                given.setdefault(call, set()).add(class_of[term.number])
+        for term, form in self.program.equalities:
+            for call in _loops_of(term) if _is_control_flow(term) else ():
+                for other in _loops_of(form):
+                    given[other].add(class_of[term.number])
+                    forms.setdefault(call, set()).add(other)
+                    forms.setdefault(other, set()).add(call)
+        found: set[int] = set()
+        written = set[int]().union(*map(_loops_of, filter(_is_control_flow, self.program.reachable())))
+        for call in written & forms.keys():
+            # Some forms have results that others do without.
+            alike, left = {call}, [call]
+            while left:
+                fresh = forms[left.pop()] - alike
+                alike |= fresh
+                left += fresh
+            always = set[int].intersection(*(given[other] for other in alike))
+            found |= given[call] - always
         chunks: dict[int, list[int]] = {}
         for number, eclass in enumerate(self.saturation.graph.classes):
             for node in eclass.nodes:
-                if node.maker == EQUATED:
-                    known.add(number)
-                elif isinstance(node.op, Opaque) and node.op.call.bodies and node.maker == LOADED:
-                    results.setdefault(node.op.call.id, set()).add(number)
-                elif isinstance(node.op, Chunk):
+                if isinstance(node.op, Chunk):
                     chunks.setdefault(node.children[0], []).append(number)
-        found = {number for some in results.values() if some & known for number in some - known}
         waiting = list(found)
         while waiting:
             new = [chunk for chunk in chunks.get(waiting.pop(), ()) if chunk not in found]
@@ -300,6 +315,24 @@ def _reorders(rules: Sequence[CompiledRule]) -> bool:
     Another order may overflow where the written one does not: B v may be infinite where (A B) v is finite.
     """
     return any(rule.accuracy not in ("exact", "reassociates") for rule in rules)
+
+
+def _is_control_flow(term: Term) -> bool:
+    return isinstance(term.op, Opaque) and bool(term.op.call.bodies)
+
+
+def _loops_of(term: Term) -> set[int]:
+    """The numbers of the calls of control flow of whose results a term is made, but for what these read."""
+    found: set[int] = set()
+    waiting, seen = [term], set[int]()
+    while waiting:
+        term = waiting.pop()
+        if isinstance(term.op, Opaque) and term.op.call.bodies:
+            found.add(term.op.call.id)
+        else:
+            waiting += (arg for arg in term.args if arg.number not in seen)
+            seen.update(arg.number for arg in term.args)
+    return found
 
 
 def _control_flow(program: Program) -> Iterator[Call]:
