@@ -40,7 +40,7 @@ class IterationValues:
     - `exact`: whether they must stay the same to the last bit.
     - `operands`: the values that the body does not have so far.
     - `inside`: by number of a term, what an iteration has of it.
-    - `along`: by number of these terms, the axis that has the iterations.
+    - `along`: by number of these terms, the axis that has the iterations; None if all have the same.
     """
 
     terms: Terms
@@ -49,7 +49,7 @@ class IterationValues:
     exact: bool = False
     operands: list[Operand] = field(default_factory=list)
     inside: dict[int, Term] = field(default_factory=dict)
-    along: dict[int, Axis] = field(default_factory=dict)
+    along: dict[int, Axis | None] = field(default_factory=dict)
     _stand_ins: set[int] = field(default_factory=set)
 
     def stand_in(self, layout: Layout, entry: Term, axis: Axis) -> Term:
@@ -76,7 +76,8 @@ class IterationValues:
             term = waiting.pop()
             if isinstance(term.op, Const):
                 continue
-            if self.along.setdefault(term.number, axis) != axis:
+            along = axis if axis in term.axes else None
+            if self.along.setdefault(term.number, along) != along:
                 return None
             if term.number in self.inside:
                 continue

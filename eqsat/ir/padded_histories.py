@@ -47,8 +47,8 @@ def with_padded_histories(
     for term in terms:
         if term.bytes > threshold and pads_rows(term) and term.number not in once:
             args = substituted(program.terms, term.args, known) if known else term.args
-            chosen = _chosen(program, term, args[0], numbered, exact)
-            if chosen is not None:
+            chosen = _chosen(program, term, args[0], once, numbered, exact)
+            if chosen is not None and chosen.axes == term.axes:
                 known[term.number] = chosen
                 if term.number in program.terms.origins:
                     program.terms.origins.setdefault(chosen.number, program.terms.origins[term.number])
@@ -67,8 +67,15 @@ def pads_rows(term: Term) -> bool:
     return min(first) >= 0 and all(not any(one) for one in others)
 
 
-def _chosen(program: Program, pad: Term, operand: Term, numbered: Numbered, exact: bool) -> Term | None:
-    """A pad as a choice; None if it is of something else than entries of these iterations."""
+def _chosen(
+    program: Program, pad: Term, operand: Term, once: frozenset[int], numbered: Numbered, exact: bool
+) -> Term | None:
+    """A pad as a choice; None if it is of something else than entries of these iterations.
+
+    **Arguments:**
+
+    - `once`: the numbers of terms that are computed only once.
+    """
     assert isinstance(pad.op, Opaque)
     call, terms, nothing = pad.op.call, program.terms, pad.args[1]
     along, axis = call.arg_layouts[0][0], call.out_layouts[0][0]
@@ -100,6 +107,8 @@ def _chosen(program: Program, pad: Term, operand: Term, numbered: Numbered, exac
         if along not in term.axes:
             # It may be a reduction of the same entries.
             known.setdefault(term.number, term)
+        elif term.number in once:
+            return None
         elif term.number not in known:
             waiting += term.args
     (value,) = substituted(terms, [operand], known)

@@ -62,6 +62,16 @@ def filtered(x: Any) -> Any:
     return lax.scan(step, start, (values, signs, x * 2, jnp.arange(STEPS)))
 
 
+def of_two_functions(x: Any) -> Any:
+    """Both read the same row, of which all iterations have all."""
+    values, signs = two_results(x)[1]
+
+    def step(total: Any, given: Any) -> Any:
+        return jnp.sin(total) + given[0] - given[1], None
+
+    return lax.scan(step, jnp.zeros(WIDTH), (values * x[3], jnp.where(signs, x[3], 0.5)))[0]
+
+
 def products_of_matrices(x: Any) -> Any:
     """Both scans contract the same axes in their bodies."""
 
@@ -88,6 +98,7 @@ FUSED: dict[str, tuple[Callable[[Any], Any], int, int]] = {
     "the first one's last state": (lambda x: (lambda last, all: (layer(all)[0], last))(*layer(x)), 1, 0),
     "in reverse": (lambda x: layer(layer(x, reverse=True)[1], reverse=True)[0], 1, 0),
     "of two results and rows": (filtered, 1, 2),
+    "of functions of two results": (of_two_functions, 1, 0),
     "of which one is read": (lambda x: layer(two_results(x)[1][0])[0], 1, 0),
     "products of matrices": (products_of_matrices, 1, 0),
     "integers": (of_integers, 1, 1),

@@ -70,12 +70,19 @@ def test_a_pad_of_some_entries_is_a_choice(name: str) -> None:
     assert not pads(after)
 
 
+def largest(h: Any) -> Any:
+    """Computed in another place, the largest might be rounded otherwise, and then none would equal it."""
+    values = jnp.tanh(h[5:]) * 3 + h[5:]
+    return pad(jnp.where(values == values.max(0), 1.0, 0.0), 5, 0)
+
+
 KEPT: dict[str, Callable[[Any], Any]] = {
     "at other places": of(lambda h: pad(h[1:], 0, 1)),
     "other places apart": of(lambda h: pad(h[::4], 0, 0, 2)),
     "that cuts": of(lambda h: pad(h[5:], 5, -1)),
     "along other dimensions": of(lambda h: lax.pad(h[5:], jnp.float32(0), [(5, 0, 0), (1, 0, 0)])),
     "of something else": lambda x: pad(x[5:], 5, 0),
+    "of which the largest is looked for": of(largest),
     "of a call": of(lambda h: pad(jnp.sort(h[5:], 0), 5, 0)),
 }
 
