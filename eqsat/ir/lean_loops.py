@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eqsat.ir.broadcast_operands import with_broadcast_inside
 from eqsat.ir.carried_histories import with_histories_carried
 from eqsat.ir.constant_carries import with_constant_carries
 from eqsat.ir.fused_scans import with_fused_scans
@@ -22,7 +23,7 @@ def with_lean_loops(program: Program, exact: bool = False) -> Program:
 
     - `exact`: whether results must stay the same to the last bit.
     """
-    program = with_fused_scans(with_reversed_loops(program), exact)
+    program = with_fused_scans(with_broadcast_inside(with_reversed_loops(program)), exact)
     program = _with_carried_slices(with_histories_carried(program, exact), exact)
     program = with_constant_carries(program)
     if not exact:
