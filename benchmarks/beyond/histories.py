@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -95,8 +96,89 @@ def covariance_by_hand(start: Array, steps: int) -> Array:
     return passed(start, steps, square, lambda c, x, _: c + jnp.outer(x - mean, x - mean)) / (steps - 1)
 
 
+SEGMENT = 50
+
+
+def driven(force: Array, state: Array, time: Array) -> Array:
+    return 0.99 * state + 0.05 * jnp.sin(force * time / 40) - 0.01 * jnp.tanh(state - jnp.mean(state))
+
+
+def variance_loss(force: Array, steps: int) -> Array:
+    """How far the variances of a simulation, after a burn-in, are from one."""
+
+    def step(state: Array, time: Array) -> tuple[Array, Array]:
+        state = driven(force, state, time)
+        return state, state
+
+    states = lax.scan(step, jnp.zeros_like(force), jnp.arange(float(steps)))[1]
+    return jnp.sum((jnp.var(states[BURN_IN:], 0) - 1) ** 2)
+
+
+def variance_loss_by_hand(force: Array, steps: int) -> Array:
+    """The same with running sums, of which checkpoints are kept for segments of the steps."""
+    count = steps - BURN_IN
+
+    def sums(added: Callable[[Array], Array]) -> Array:
+        def step(carry: Any, time: Array) -> tuple[Any, None]:
+            state, total = carry
+            state = driven(force, state, time)
+            return (state, total + jnp.where(time >= BURN_IN, added(state), 0)), None
+
+        @jax.checkpoint
+        def segment(carry: Any, times: Array) -> tuple[Any, None]:
+            return lax.scan(step, carry, times)
+
+        zero = jnp.zeros_like(force)
+        return lax.scan(segment, (zero, zero), jnp.arange(float(steps)).reshape(-1, SEGMENT))[0][1]
+
+    mean = sums(lambda state: state) / count
+    return jnp.sum((sums(lambda state: (state - mean) ** 2) / count - 1) ** 2)
+
+
+def gradient(force: Array, steps: int) -> Array:
+    return jax.grad(variance_loss)(force, steps)
+
+
+def gradient_by_hand(force: Array, steps: int) -> Array:
+    return jax.grad(variance_loss_by_hand)(force, steps)
+
+
+LAYERS = 3
+
+
+def layers(inputs: Array, steps: int) -> Array:
+    """The mean of what the last of some recurrent layers gives, each of which reads all of the one below."""
+
+    def step(state: Array, given: Array) -> tuple[Array, Array]:
+        state = jnp.tanh(0.9 * state + given + 0.1 * jnp.roll(state, 1))
+        return state, state
+
+    given = jnp.sin(jnp.arange(float(steps))[:, None] * inputs / 20)
+    for _ in range(LAYERS):
+        given = lax.scan(step, jnp.zeros_like(inputs), given)[1]
+    return given.mean(0)
+
+
+def layers_by_hand(inputs: Array, steps: int) -> Array:
+    def step(carry: Any, time: Array) -> tuple[Any, None]:
+        states, total = carry
+        given = jnp.sin(time * inputs / 20)
+        made = []
+        for state in states:
+            given = jnp.tanh(0.9 * state + given + 0.1 * jnp.roll(state, 1))
+            made.append(given)
+        return (made, total + given), None
+
+    zero = jnp.zeros_like(inputs)
+    return lax.scan(step, ([zero] * LAYERS, zero), jnp.arange(float(steps)))[0][1] / steps
+
+
 def phases(count: int) -> tuple[Array]:
     return (np.random.default_rng(0).uniform(-2, 2, count).astype(np.float32),)
+
+
+def forces(count: int) -> tuple[Array]:
+    return (np.linspace(0.3, 1.7, count, dtype=np.float32),)
 
 
 def case(
@@ -106,19 +188,43 @@ def case(
     steps: int,
     count: int,
     *budgets: str,
+    arguments: Callable[[int], tuple[Array]] = phases,
+    way: str = "running sums by hand",
 ) -> Case:
-    written = {"running sums by hand": partial(by_hand, steps=steps)}
-    return Case(title, partial(program, steps=steps), partial(phases, count), budgets, written)
+    written = {way: partial(by_hand, steps=steps)}
+    return Case(title, partial(program, steps=steps), partial(arguments, count), budgets, written)
 
 
 CASES = (
     case("mean, deviation, maximum", moments, moments_by_hand, 2_000, 5_000, "1MB"),
     case("autocorrelation", autocorrelation, autocorrelation_by_hand, 2_000, 5_000, "1MB"),
     case("covariances of 40", covariance, covariance_by_hand, 20_000, 40, "1MB"),
+    case(
+        "gradient of variances",
+        gradient,
+        gradient_by_hand,
+        2_000,
+        5_000,
+        "8MB",
+        arguments=forces,
+        way="checkpoints by hand",
+    ),
+    case(
+        "three layers",
+        layers,
+        layers_by_hand,
+        2_000,
+        5_000,
+        "1MB",
+        arguments=forces,
+        way="one scan by hand",
+    ),
 )
 QUICK = (
     case("mean, deviation, maximum", moments, moments_by_hand, 200, 500, "100kB"),
     case("covariances of 20", covariance, covariance_by_hand, 2_000, 20, "60kB"),
+    case("gradient of variances", gradient, gradient_by_hand, 600, 500, "600kB", arguments=forces),
+    case("three layers", layers, layers_by_hand, 200, 500, "100kB", arguments=forces),
 )
 
 if __name__ == "__main__":

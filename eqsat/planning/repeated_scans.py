@@ -31,12 +31,13 @@ MOST_PASSES = 5
 
 @dataclass(frozen=True, slots=True)
 class ByPasses:
-    """A program of which large histories are reduced by scans that run several times.
+    """What is read of large histories in a program, as results of scans that run several times.
 
     **Attributes:**
 
-    - `program`: the same program if it has no such histories.
-    - `pairs`: terms that are read of histories as written, with what they are in this program.
+    - `program`: the program with such results of the histories that backward passes read; others are written
+      as they were.
+    - `pairs`: terms that are read of histories as written, with what they are as such results.
     """
 
     program: Program
@@ -46,7 +47,7 @@ class ByPasses:
 def by_passes(
     program: Program, threshold: float, numbered: Callable[[Call, Call], Call], exact: bool = False
 ) -> ByPasses:
-    """The program with what is read of large histories as results of scans that run several times.
+    """What is read of large histories, as results of scans that run several times.
 
     **Arguments:**
 
@@ -61,10 +62,17 @@ def by_passes(
         if history.ends and history.stack.bytes > threshold and history.is_read_back():
             scans.setdefault(application(history.stack), []).append(history)
     forms: dict[Term, Term] = {}
+    known: dict[int, Term] = {}
     for scanned, read in scans.items():
         passes = _Passes(chosen, scanned, read, numbered, exact)
-        if not passes.are_compared():
-            forms |= {term: form for term, form in passes.forms() if form is not term}
+        if passes.are_compared():
+            continue
+        found = {term: form for term, form in passes.forms() if form is not term}
+        forms |= found
+        if any(history.others for history in read):
+            # The forms of one scan may read another one.
+            for term, form in found.items():
+                (known[term.number],) = substituted(program.terms, [form], known)
     if not forms and chosen is sliced:
         return ByPasses(program)
     written: dict[Term, Term] = {}
@@ -75,10 +83,6 @@ def by_passes(
     # What is read may be a slice of the history, in place of one of a function of it; or a choice.
     moves = ((term, new) for new, term in written.items() if cuts_rows(term) or pads_rows(term))
     pairs += ((term, new) for term, new in moves if new is not term)
-    known: dict[int, Term] = {}
-    for term, form in forms.items():
-        # The forms of one scan may read another one.
-        (known[term.number],) = substituted(program.terms, [form], known)
     return ByPasses(with_inputs(chosen, chosen.inputs, known), pairs)
 
 

@@ -271,6 +271,10 @@ def test_the_plan_agrees_for_all_numbers(planned: Any, x: list[float]) -> None:
     both = jax.tree.map(np.float64, (found(state, steps), fast(state, steps)))
     for one, other in zip(*map(jax.tree.leaves, both), strict=True):
         for found_entry, entry, error in zip(one, other, rounded, strict=True):
+            if error > np.finfo(np.float32).max and not np.isnan(entry):
+                # One mean may be exact, and the square of the other one's error overflow.
+                assert not np.isnan(found_entry)
+                continue
             np.testing.assert_allclose(found_entry, entry, rtol=1e-4, atol=error)
 
 
