@@ -77,9 +77,12 @@ def _broadcast_in(program: Program, body: Body, place: int, layout: Layout, numb
             if not set(layout_axes(layout)) <= leaf.axes:
                 return None
             inputs[number] = known[leaf.number] = terms.make(Leaf(numbers.input(), layout, leaf.dtype))
-    written = list(reachable(output.term for output in body.program.outputs))
+    whole = [output.term for output in body.program.outputs]
+    whole += [term for pair in body.program.equalities for term in pair]
+    whole += [*(fact.term for fact in body.program.facts), *body.program.alike]
+    written = list(reachable(whole))
     narrow = dict(zip((term.number for term in written), substituted(terms, written, known), strict=True))
-    if any(narrow[output.term.number].axes != output.term.axes for output in body.program.outputs):
+    if any(narrow[term.number].axes != term.axes for term in whole):
         return None
     for term in written:
         if any(narrow[arg.number].axes != arg.axes for arg in term.args) and not isinstance(term.op, Map):

@@ -89,7 +89,7 @@ class _Carry:
 
 
 @dataclass(frozen=True, slots=True)
-class _History:
+class _CarriedHistory:
     """A stacked result, with what is carried instead, and the operands that are needed for that.
 
     **Attributes:**
@@ -165,13 +165,15 @@ class _History:
         return known
 
 
-def _found(program: Program, exact: bool, scan: int | None, wide: bool, stacked: bool) -> Iterator[_History]:
+def _found(
+    program: Program, exact: bool, scan: int | None, wide: bool, stacked: bool
+) -> Iterator[_CarriedHistory]:
     """Yields the stacked results that can be carried."""
     for found in histories(program, exact, wide):
         assert isinstance(found.stack.op, Opaque)
         wanted = scan is None or found.stack.op.call.id == scan
         if found.ends and wanted and (stacked or not found.is_whole):
-            history = _history(program, found, MANY if wide else found.axis.size)
+            history = _carried_history(program, found, MANY if wide else found.axis.size)
             if history is not None:
                 yield history
 
@@ -196,7 +198,7 @@ def _of_all(terms: Terms, end: End, axis: Axis, entries: Mapping[Term, Sequence[
     return where_read(terms, end.parts, axis, whole, nothing)
 
 
-def _history(program: Program, found: History, entries_added: int) -> _History | None:
+def _carried_history(program: Program, found: History, entries_added: int) -> _CarriedHistory | None:
     """What is carried in place of a stacked result; None if an iteration can't compute it.
 
     **Arguments:**
@@ -232,7 +234,7 @@ def _history(program: Program, found: History, entries_added: int) -> _History |
         if entry is None:
             return None
         carries += _carried(terms, numbers, end.term, entry, entries_added)
-    return _History(stack, tuple(carries), tuple(values.operands), found.is_whole)
+    return _CarriedHistory(stack, tuple(carries), tuple(values.operands), found.is_whole)
 
 
 def _carried(terms: Terms, numbers: Numbers, end: Term, entry: Term, count: int) -> list[_Carry]:

@@ -24,14 +24,12 @@ from eqsat.ir.history_parts import is_of_scan
 from eqsat.ir.iteration_values import IterationValues, Operand
 from eqsat.ir.ops import Call, Leaf, Opaque
 from eqsat.ir.program import Program
+from eqsat.ir.scalar_expansion import LARGE
 from eqsat.ir.substitution import with_inputs
 from eqsat.ir.term import Term, reachable
 from eqsat.ir.unused_results import application, trimmed
 
 T = TypeVar("T")
-
-LARGE = 16
-"""What takes less than this part of the largest value stays stacked, as in `scalar_expansion`."""
 
 
 def with_fused_scans(program: Program, exact: bool = False) -> Program:
@@ -47,7 +45,10 @@ def with_fused_scans(program: Program, exact: bool = False) -> Program:
 
 
 def _fusions(program: Program, exact: bool) -> Iterator[_Fusion]:
-    """Yields the pairs of scans that can be fused, of which the first one stacks something large."""
+    """Yields the pairs of scans that can be fused, of which the first one stacks something large.
+
+    What is small stays stacked: `scalar_expansion` would take the scans apart again.
+    """
     largest = max((term.bytes for term in program.reachable()), default=0)
     for history in histories(program, exact):
         if history.others and LARGE * history.stack.bytes >= largest and history.is_read_on():

@@ -39,8 +39,9 @@ class IterationValues:
     - `stack`: one of the stacked results.
     - `exact`: whether they must stay the same to the last bit.
     - `operands`: the values that the body does not have so far.
-    - `inside`: by number of a term, what an iteration has of it.
-    - `along`: by number of these terms, the axis that has the iterations; None if all have the same.
+    - `_inside`: by number of a term, what an iteration has of it.
+    - `_along`: by number of these terms, the axis that has the iterations; None if all have the same.
+    - `_stand_ins`: the numbers of terms that stand for what has an entry in each iteration.
     """
 
     terms: Terms
@@ -48,8 +49,8 @@ class IterationValues:
     stack: Term
     exact: bool = False
     operands: list[Operand] = field(default_factory=list)
-    inside: dict[int, Term] = field(default_factory=dict)
-    along: dict[int, Axis | None] = field(default_factory=dict)
+    _inside: dict[int, Term] = field(default_factory=dict)
+    _along: dict[int, Axis | None] = field(default_factory=dict)
     _stand_ins: set[int] = field(default_factory=set)
 
     def stand_in(self, layout: Layout, entry: Term, axis: Axis) -> Term:
@@ -61,7 +62,7 @@ class IterationValues:
         """
         leaf = self.terms.make(Leaf(self.numbers.input(), (axis, *layout), entry.dtype))
         self._stand_ins.add(leaf.number)
-        self.inside[leaf.number], self.along[leaf.number] = entry, axis
+        self._inside[leaf.number], self._along[leaf.number] = entry, axis
         return leaf
 
     def of(self, value: Term, axis: Axis) -> Term | None:
@@ -77,29 +78,29 @@ class IterationValues:
             if isinstance(term.op, Const):
                 continue
             along = axis if axis in term.axes else None
-            if self.along.setdefault(term.number, along) != along:
+            if self._along.setdefault(term.number, along) != along:
                 return None
-            if term.number in self.inside:
+            if term.number in self._inside:
                 continue
             if isinstance(term.op, Opaque) and is_of_scan(term, self.stack):
                 entry = entry_of(term.op, axis)
                 if entry is None:
                     return None
-                self.inside[term.number] = entry
+                self._inside[term.number] = entry
             elif isinstance(term.op, Map) and axis in term.axes:
                 waiting += term.args
             elif not self._is_of_iterations(term):
-                self.inside[term.number] = self._operand(term, axis)
+                self._inside[term.number] = self._operand(term, axis)
             elif isinstance(term.op, Rename) and term.op.new == axis:
                 entry = self.of(term.args[0], term.op.old)
                 if entry is None:
                     return None
-                self.inside[term.number] = entry
+                self._inside[term.number] = entry
             elif axis in term.axes and goes_inside(term, axis, self.stack, self.exact):
                 waiting += term.args
             else:
                 return None
-        return substituted(self.terms, [value], self.inside)[0]
+        return substituted(self.terms, [value], self._inside)[0]
 
     def _is_of_iterations(self, term: Term) -> bool:
         """Whether a term is computed from what the scan stacks."""

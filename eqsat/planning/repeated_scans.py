@@ -6,6 +6,9 @@ The variance of a history needs its mean first. The first run of the scan carrie
 that of the squares. This takes the time of another run, so it is equal to what is written, and extraction
 chooses. So are products that are larger than what an iteration adds to the history, such as covariances: each
 iteration reads and writes all of them. What single passes carry is in `eqsat.ir.carried_histories`.
+
+If a backward pass reads entries of the history, the first run stacks them for it. Nothing else reads them
+then, so segments of the scan can be run again in their place (`segmented_scans`).
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -14,8 +15,9 @@ from jax import lax
 import eqsat
 from eqsat.ir.axis import layout_axes
 from eqsat.ir.broadcast_operands import with_broadcast_inside
-from eqsat.ir.control import Scan
-from eqsat.ir.program import Program
+from eqsat.ir.control import Body, Scan
+from eqsat.ir.ops import Opaque, Reduce
+from eqsat.ir.program import Output, Program
 from tests.stages import before_and_after, lowered, normal
 
 STEPS, ROWS, WIDTH = 6, 4, 5
@@ -79,6 +81,23 @@ KEPT: dict[str, Callable[[Any, Any], Any]] = {
     ),
     "a carry": lambda x, t: lax.scan(lambda s, time: (s * time + x, None), jnp.zeros((ROWS, WIDTH)), t),
 }
+
+
+def test_an_operand_stays_of_which_a_form_of_the_body_has_a_sum() -> None:
+    """Along an axis that it lacks, there would be nothing to add up."""
+    program, _ = lowered(jax.jit(lambda x, t: summed(x, along_steps(t[:, None]))[0]), X, TIMES)
+    (output,) = program.outputs
+    assert isinstance(output.term.op, Opaque)
+    call = output.term.op.call
+    assert isinstance(call.control, Scan)
+    (body,), (sliced,) = call.bodies, call.control.sliced
+    leaf = body.program.inputs[body.sources.index(sliced)]
+    total = program.terms.make(Reduce("sum", leaf.axes, leaf.dtype), [leaf])
+    known = Body(replace(body.program, equalities=((total, total),)), body.sources)
+    changed = program.terms.make(Opaque(replace(call, bodies=(known,)), 0), output.term.args)
+    asked = replace(program, outputs=(Output(changed, output.layout),))
+    assert with_broadcast_inside(program) is not program
+    assert with_broadcast_inside(asked) is asked
 
 
 @pytest.mark.parametrize("name", KEPT)
