@@ -39,8 +39,22 @@ SUMS = frozenset({"add", "sub"})
 JUMPS = frozenset({"floor", "ceil", "round"})
 """Functions to whole numbers."""
 
-MOVED = frozenset({*MOVING, "dynamic_slice", "squeeze", "stack"})
+PLACED = frozenset({*MOVING, "squeeze", "stack", "unstack"})
+"""Primitives that only move entries, to places that do not depend on values."""
+
+MOVED = PLACED | {"dynamic_slice"}
 """Primitives that only move entries."""
+
+PLACED_BY = frozenset({"append", "diagonal", "head", "merge", "reverse", "split", "tril", "triu"})
+"""The same for named operations."""
+
+SUMMING = frozenset(
+    {
+        "conv_general_dilated", "cumsum", "fft", "reduce_window_sum", "scatter-add", "scatter-sub",
+        "select_and_scatter_add",
+    }
+)  # fmt: skip
+"""Primitives whose results are sums, or their operands with something added."""
 
 
 def rounded_products(program: Program) -> frozenset[int]:
@@ -52,18 +66,25 @@ def rounded_products(program: Program) -> frozenset[int]:
     selected are no bounds of entries any more.
     """
     made: set[int] = set()
+    placed: set[int] = set()
     selected: set[int] = set()
     found: set[int] = set()
     for term in program.reachable():
         if _is_product(term) or any(arg.number in made for arg in term.args):
             made.add(term.number)
-        sources = made if _selects(term) else selected if _keeps(term) else frozenset()
-        if any(arg.number in sources for arg in term.args):
+        places, keeps = _places(term), _keeps(term)
+        if any(arg.number in (made if places else placed if keeps else ()) for arg in term.args):
+            placed.add(term.number)
+        if any(
+            arg.number in (selected if places or keeps else made if _selects(term) else ())
+            or (keeps and not _chooses(term) and arg.number in placed and arg.axes < term.axes)
+            for arg in term.args
+        ):
             selected.add(term.number)
         if isinstance(term.op, Map) and term.op.name in SUMS and is_real_float(term.dtype):
             first, second = term.args
             for one, other in ((first, second), (second, first)):
-                if other.number in selected:
+                if other.number in selected or (other.number in placed and other.axes < term.axes):
                     found.update(product.number for product in _products(one))
     return frozenset(found | _before_steps(program))
 
@@ -138,10 +159,28 @@ def _selects(term: Term) -> bool:
             return kind in {"max", "min"}
         case Fold(monoid=monoid):
             return isinstance(monoid, (Monoid, Operation)) or monoid in {"max", "min"}
-        case Select() | Operation() | Opaque():
+        case Select() | Operation():
             return True
+        case Opaque(call=call):
+            return call.primitive.name not in SUMMING
         case _:
             return False
+
+
+def _places(term: Term) -> bool:
+    """Whether entries of the result are entries of the operands, at places that do not depend on values."""
+    match term.op:
+        case Operation(spec=spec):
+            return spec.name in PLACED_BY
+        case Opaque(call=call):
+            return call.primitive.name in PLACED
+        case _:
+            return False
+
+
+def _chooses(term: Term) -> bool:
+    """Whether a term may have an operand's entries at one place of an axis that this lacks, as a pad has."""
+    return isinstance(term.op, Map) and term.op.name == "select_n"
 
 
 def _keeps(term: Term) -> bool:

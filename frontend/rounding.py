@@ -19,10 +19,13 @@ SUMS = frozenset({"add", "add_any", "sub"})
 SELECTIONS = frozenset(
     {
         "argmax", "argmin", "cond", "cummax", "cummin", "dynamic_slice", "gather", "reduce_max", "reduce_min",
-        "reduce_window_max", "reduce_window_min", "scan", "slice", "sort", "top_k", "while",
+        "reduce_window_max", "reduce_window_min", "scan", "sort", "top_k", "while",
     }
 )  # fmt: skip
 """Primitives whose results may be entries of their operands."""
+
+PLACING = frozenset({"concatenate", "pad", "rev", "slice", "split", "squeeze", "stack", "unstack"})
+"""Primitives that move entries to places that do not depend on values: selected, if one meets many."""
 
 SUMMING = frozenset({"conv_general_dilated", "cumsum", "dot_general", "reduce_sum", "reduce_window_sum"})
 """Primitives after which what was selected is no bound of entries any more."""
@@ -44,12 +47,20 @@ def rounding(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
 
 
 class _Known:
-    """A value; whether it is a product, but for sign and place; whether it depends on what was selected."""
+    """A value; whether it is a product, but for sign and place; whether it depends on what was selected.
 
-    def __init__(self, value: Any, product: bool = False, selected: bool = False) -> None:
+    **Attributes:**
+
+    - `placed`: whether it depends on what was moved.
+    """
+
+    def __init__(
+        self, value: Any, product: bool = False, selected: bool = False, placed: bool = False
+    ) -> None:
         self.value = value
         self.product = product
         self.selected = selected
+        self.placed = placed
 
 
 def _evaluated(closed: ClosedJaxpr, args: Sequence[_Known]) -> list[_Known]:
@@ -72,15 +83,21 @@ def _applied(eqn: Any, operands: list[_Known]) -> list[_Known]:
         return _evaluated(called, operands)
     values = [operand.value for operand in operands]
     sums = name in SUMS and jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.floating)
-    if sums and any(operand.selected for operand in operands):
+    size = eqn.outvars[0].aval.size if eqn.outvars else 0
+    repeated = name not in PLACING and any(
+        operand.placed and var.aval.size < size for operand, var in zip(operands, eqn.invars, strict=True)
+    )
+    if sums and (repeated or any(operand.selected for operand in operands)):
         values = [_rounded(operand.value) if operand.product else operand.value for operand in operands]
     with eqn.ctx.manager:
         results = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
     product = name in PRODUCTS or (name in PASSING and operands[0].product)
-    passed_on = name not in SUMMING and any(operand.selected for operand in operands)
-    selected = name in SELECTIONS or passed_on
     found = results if eqn.primitive.multiple_results else [results]
-    return [_Known(result, product, selected) for result in found]
+    if name in SUMMING:
+        return [_Known(result, product) for result in found]
+    placed = any(operand.placed for operand in operands)
+    selected = name in SELECTIONS or repeated or any(operand.selected for operand in operands)
+    return [_Known(result, product, selected, placed or name in PLACING) for result in found]
 
 
 def _rounded(product: Any) -> Any:

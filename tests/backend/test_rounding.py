@@ -61,6 +61,17 @@ def test_only_products_beside_what_was_selected_are_rounded() -> None:
     assert names(lambda a, b: jax.nn.softmax(0.3 * (a + b[:, None]), axis=1)) == ["mul"]
 
 
+def test_products_are_rounded_beside_an_entry_that_meets_many_but_not_in_stencils() -> None:
+    product = lambda a, b: a * b[:, None]  # noqa: E731
+    assert names(lambda a, b: product(a, b) - product(a, b)[:, :1]) == ["mul"]
+    assert names(lambda a, b: product(a, b) - (product(a, b)[:, :1] + jnp.sin(a))) == ["mul"]
+    assert names(lambda a, b: product(a, b) - product(a, b)[jnp.argmax(a.sum(1))]) == ["mul"]
+    assert names(lambda a, b: product(a, b) - jnp.sort(product(a, b), 1)[:, ::-1]) == ["mul"]
+    assert names(lambda a, b: product(a, b) - jnp.roll(product(a, b), 1, 1)) == []
+    assert names(lambda a, b: product(a, b) - jnp.pad(product(a, b)[1:], ((0, 1), (0, 0)))) == []
+    assert names(lambda a, b: product(a, b) - jnp.zeros((3, 4)).at[jnp.argsort(b)].add(product(a, b))) == []
+
+
 def test_products_behind_values_that_jump_are_rounded() -> None:
     place = lambda a, b: 3.3 * a - a * b[:, None]  # noqa: E731
     assert names(lambda a, b: place(a, b) - jnp.floor(place(a, b))) == ["mul", "mul"]

@@ -29,6 +29,11 @@ def beside_itself(a: jax.Array, b: jax.Array) -> jax.Array:
     return products - products[:, :1]
 
 
+def beside_its_neighbours(a: jax.Array, b: jax.Array) -> jax.Array:
+    products = a * b[:, None]
+    return products - jnp.roll(products, 1, 1) + jnp.pad(products[1:], ((0, 1), (0, 0)))
+
+
 def beside_a_sum(a: jax.Array, b: jax.Array) -> jax.Array:
     products = a * b[:, None]
     return products - jnp.sum(jnp.exp(products - jnp.sum(products)), axis=1, keepdims=True)
@@ -43,7 +48,8 @@ B = jnp.linspace(-2.1, -0.3, 5)
 
 
 @pytest.mark.parametrize(
-    ("function", "rounded"), [(in_calls, 1), (beside_itself, 2), (beside_a_sum, 0), (in_a_loop, 0)]
+    ("function", "rounded"),
+    [(in_calls, 1), (beside_itself, 2), (beside_its_neighbours, 0), (beside_a_sum, 0), (in_a_loop, 0)],
 )
 def test_products_are_rounded_where_entries_of_them_are_subtracted(
     function: Callable[..., jax.Array], rounded: int
