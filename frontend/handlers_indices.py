@@ -86,12 +86,27 @@ def _counting(lowering: Lowering, equation: Any, operands: Views, fields: Fields
     lengths = lowering.shape(table)
     for number, (column, dimension) in enumerate(zip(columns, dimensions, strict=True)):
         for along, axis in enumerate(column.layout[:-1]):
-            if axis is None or along in batching or dimension not in single:
+            if axis is None or along in batching:
+                continue
+            if dimension not in single and _window(equation, dimension) is None:
                 continue
             fits = lowering.draft.axes.size(axis) <= lengths[dimension]
             if fits and counts(lowering, column.node, axis):
                 return Counting(number, along, int(dimension))
     return None
+
+
+def _window(equation: Any, dimension: int) -> int | None:
+    """The dimension of a gather's result that is the window of one entry along a dimension of the table.
+
+    None if there is no such window. A batch of dynamic slices has one for each dimension of the table.
+    """
+    if equation.primitive.name != "gather" or equation.params["slice_sizes"][dimension] != 1:
+        return None
+    numbers = equation.params["dimension_numbers"]
+    gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    windows = [d for d in range(len(equation.params["slice_sizes"])) if d not in gone]
+    return int(numbers.offset_dims[windows.index(dimension)]) if dimension in windows else None
 
 
 def columns_of(lowering: Lowering, indices: View) -> Sequence[View] | None:
@@ -141,6 +156,12 @@ def _renumbered(numbers: Any, found: Counting, fields: Fields) -> Any:
     return numbers._replace(**changed)
 
 
+def _without_window(numbers: Any, window: int) -> Any:
+    """Dimension numbers of a gather whose result lacks a dimension, which was a window of one entry."""
+    left = [d for d in numbers.offset_dims if d != window]
+    return numbers._replace(offset_dims=tuple(d - (d > window) for d in left))
+
+
 def _without(dimensions: Sequence[int], gone: int) -> tuple[int, ...]:
     return tuple(dimension for dimension in dimensions if dimension != gone)
 
@@ -154,6 +175,9 @@ def _batched(
     columns = [view for number, view in together if number != found.column]
     shape, length = lowering.shape(indices)[:-1], _length(lowering, operands, found)
     numbers = _renumbered(equation.params["dimension_numbers"], found, fields)
+    window = _window(equation, found.dimension)
+    if window is not None:
+        numbers = _without_window(numbers, window)
     params = {**equation.params, "dimension_numbers": numbers, "indices_are_sorted": False}
 
     def function(table: Any, *others: Any) -> Any:
@@ -162,7 +186,8 @@ def _batched(
             rows = lax.slice_in_dim(table, 0, length, axis=found.dimension)
         parts = [jnp.broadcast_to(part, (*shape, 1)) for part in others[: len(columns)]]
         left = lax.concatenate(parts, len(shape)) if len(parts) > 1 else parts[0]
-        return equation.primitive.bind(rows, left, *others[len(columns) :], **params)
+        result = equation.primitive.bind(rows, left, *others[len(columns) :], **params)
+        return result if window is None else jnp.expand_dims(result, window)
 
     views = [table, *columns, *rest]
     avals = [jax.ShapeDtypeStruct(lowering.shape(view), view.dtype) for view in views]

@@ -55,6 +55,24 @@ def filled(x: Any, labels: Any) -> Any:
     return x.at[jnp.arange(len(x)), labels].get(mode="fill", fill_value=7)
 
 
+def one_by_one(x: Any, labels: Any) -> Any:
+    return jax.vmap(lambda row, label: x[row, label])(jnp.arange(len(x)), labels)
+
+
+def columns_one_by_one(x: Any, labels: Any) -> Any:
+    return jax.vmap(lambda row, label: x.T[label, row])(jnp.arange(len(x)), labels)
+
+
+def windows(x: Any, labels: Any) -> Any:
+    """Three entries of each row, from a place that is moved inside."""
+    table = jnp.stack([x, -x], 0)
+
+    def three(row: Any, label: Any) -> Any:
+        return jax.lax.dynamic_slice(table, (0, row, label), (2, 1, 3))
+
+    return jax.vmap(three)(jnp.arange(len(x)), labels)
+
+
 def added(x: Any, labels: Any) -> Any:
     return x.at[jnp.arange(len(x)), labels].add(2)
 
@@ -67,7 +85,8 @@ def largest(x: Any, labels: Any) -> Any:
     return x.at[jnp.arange(len(x)), labels].max(x[:, 1])
 
 
-FUNCTIONS = [entries, columns, several, of_fewer, slices, clipped, filled, added, written, largest]
+TAKING = [entries, columns, several, slices, clipped, filled, one_by_one, columns_one_by_one, windows]
+FUNCTIONS = [*TAKING, of_fewer, added, written, largest]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -115,7 +134,7 @@ def test_results_are_the_same(
     np.testing.assert_array_equal(np.asarray(function(x, indices)), np.asarray(found))
 
 
-@pytest.mark.parametrize("function", [entries, columns, several, clipped, filled, slices])
+@pytest.mark.parametrize("function", TAKING)
 def test_a_table_that_is_computed_is_never_whole(function: Callable[..., Any]) -> None:
     n, m = 400, 300
     rng = np.random.default_rng(0)
@@ -129,6 +148,29 @@ def test_a_table_that_is_computed_is_never_whole(function: Callable[..., Any]) -
     plan = optimized.plan(x, y, labels)
     assert plan.peak_bytes < 60_000 < 4 * n * m
     np.testing.assert_array_equal(optimized(x, y, labels), jax.jit(of_products)(x, y, labels))
+
+
+def test_rows_that_loops_follow_through_a_computed_table_are_a_batch() -> None:
+    n, m = 300, 400
+
+    def followed(x: Any, y: Any) -> Any:
+        table = ((x[:, None] * y) % 7).astype(jnp.int32)
+
+        def steps(row: Any) -> Any:
+            def step(state: Any) -> Any:
+                place, count, large = state
+                return place + table[row, place] - 2, count + 1, large + (table[row, place] > 3)
+
+            return jax.lax.while_loop(lambda s: (s[0] > 0) & (s[0] < m) & (s[1] < 50), step, (m // 2, 0, 0))
+
+        return jax.vmap(steps)(jnp.arange(n))
+
+    rng = np.random.default_rng(0)
+    x, y = (jnp.asarray(rng.integers(0, 7, length), jnp.float32) for length in (n, m))
+    optimized = eqsat.optimize(followed, budget="100KB")
+    assert optimized.plan(x, y).peak_bytes < 100_000 < 4 * n * m
+    for found, wanted in zip(optimized(x, y), jax.jit(followed)(x, y), strict=True):
+        np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.nightly
