@@ -53,11 +53,21 @@ class Value:
 
 
 VIEW_PRIMITIVES = frozenset(
-    {"slice", "dynamic_slice", "reshape", "rev", "gather", "split", "squeeze", "bitcast_convert_type"}
+    {
+        "slice",
+        "dynamic_slice",
+        "reshape",
+        "rev",
+        "gather",
+        "split",
+        "unstack",
+        "squeeze",
+        "bitcast_convert_type",
+    }
 )
 """Primitives that read their operand where they are fused; they need no buffer of their own."""
 
-JOINS = frozenset({"concatenate", "pad"})
+JOINS = frozenset({"concatenate", "stack", "pad"})
 """Primitives of which the same is true for some compilers."""
 
 SCATTERS = frozenset({"scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max"})

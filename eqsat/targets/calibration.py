@@ -127,7 +127,7 @@ def _measured(known: Machine, platform: str) -> Machine:
     elementwise = _per_iteration(steps, small, iterations)
     again = _per_iteration(lambda x: x + 1, jnp.ones(known.cache // 4, jnp.float32), iterations)
     through = _per_iteration(lambda x: x + 1, jnp.ones(large, jnp.float32), 5)
-    if known.iteration:
+    if not on_cpu:
         # A sum of all entries is a kernel of its own, beside the one that they are computed in.
         one = _per_iteration(lambda x: x * 0.5 + 1, jnp.ones(1024, jnp.float32), 1000)
         two = _per_iteration(lambda x: x * 0.5 + jnp.sum(x) / 2048, jnp.ones(1024, jnp.float32), 1000)
@@ -135,7 +135,7 @@ def _measured(known: Machine, platform: str) -> Machine:
         iteration = max(one - call, LEAST)
     else:
         call = _per_iteration(lambda x: x @ x / 8, jnp.ones((8, 8), jnp.float32), 1000)
-        iteration = 0.0
+        iteration = known.iteration
     return replace(
         known,
         flops=2 * side**3 / product,

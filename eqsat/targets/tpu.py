@@ -42,6 +42,7 @@ TPU = Machine(
     cache=32 << 20,
     kept=1 << 60,
     call=2e-6,
+    iteration=0.0,
     sorted=1.0,
     sorted_integer=1.0,
     merges=False,

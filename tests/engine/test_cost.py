@@ -24,6 +24,7 @@ from eqsat.ir.ops import (
     Leaf,
     Map,
     Op,
+    Opaque,
     Operation,
     Reduce,
     Rename,
@@ -36,6 +37,9 @@ from tests.stages import lowered, normal
 
 F32 = "float32"
 NONE: frozenset[Axis] = frozenset()
+ADDED = lax.ScatterDimensionNumbers((1,), (0,), (0,))
+"""A row is added to the one whose number is given."""
+
 SIZES = (2, 16, 63, 64, 65, 1000, 4096, 100_000)
 
 
@@ -257,3 +261,52 @@ def test_windows_and_the_gradients_of_their_maxima() -> None:
     forward = seconds(pooled)
     assert x.size / CPU.elements <= forward <= 2 * x.size / CPU.elements
     assert seconds(jax.grad(lambda x: jnp.sum(pooled(x)))) > 20 * forward
+
+
+def test_slices_are_read_where_they_are_used_and_joins_are_written_once() -> None:
+    x = jnp.zeros((40, 193))
+
+    def seconds(function: Any) -> float:
+        program, _ = lowered(function, x)
+        model = CostModel(CPU, {})
+        return sum(model.seconds(term.op, term, term.args) for term in program.reachable())
+
+    added = x.size / CPU.elements
+    assert seconds(lambda x: jnp.flip(x, 1)[:, 3:]) < added
+    assert added < seconds(lambda x: jnp.roll(x, 1, 1)) < CPU.call + 3 * added
+
+
+def test_what_loops_read_and_write_of_a_large_array_costs_by_what_that_is() -> None:
+    table, row = jnp.zeros((100_000, 50)), jnp.zeros(50)
+
+    def seconds(function: Any) -> float:
+        program, _ = lowered(function, table, row, jnp.int32(3))
+        model = CostModel(CPU, {})
+        calls = [term for term in program.reachable() if isinstance(term.op, Opaque)]
+        return sum(model.once(term.op, term, term.args) for term in calls)
+
+    read = seconds(lambda table, row, i: lax.dynamic_slice(table, (i, i), (1, 40)))
+    assert 40 * 4 / CPU.bytes <= read < 2 * 40 * 4 / CPU.bytes
+    added = seconds(lambda table, row, i: lax.scatter_add(table, i[None, None], row[None], ADDED))
+    assert CPU.call < added < 2 * CPU.call
+    updated = seconds(lambda table, row, i: lax.dynamic_update_slice(table, row[None, :40], (i, i)))
+    assert CPU.call < updated < 2 * CPU.call
+
+
+def test_the_operands_of_a_loop_are_read_once_for_all_of_its_results() -> None:
+    x = jnp.zeros((1000, 50))
+
+    def sums(x: Any, count: int) -> Any:
+        def iteration(carry: Any, row: Any) -> Any:
+            return tuple(one + (number + 1) * row for number, one in enumerate(carry)), None
+
+        return lax.scan(iteration, (x[0],) * count, x)[0]
+
+    def seconds(count: int) -> float:
+        program, _ = lowered(lambda x: sums(x, count), x)
+        model = CostModel(CPU, {})
+        loops = [t for t in program.reachable() if isinstance(t.op, Opaque) and t.op.call.bodies]
+        assert len(loops) == count
+        return sum(model.once(term.op, term, term.args) for term in loops)
+
+    assert seconds(4) < 1.1 * seconds(1)

@@ -13,7 +13,7 @@ import pytest
 from jax import lax
 
 from eqsat.backend.certificate import certify
-from eqsat.engine.storage_model import StorageModel, Value, is_expensive
+from eqsat.engine.storage_model import VIEW_PRIMITIVES, StorageModel, Value, is_expensive
 from eqsat.ir.axis import Axis
 from eqsat.ir.operations import OPERATIONS
 from eqsat.ir.ops import Call, Chunk, Concat, Dot, Fold, Map, Opaque, Operation, Reduce, Rename, Select
@@ -202,3 +202,13 @@ def test_a_convolution_by_groups_takes_the_patches_of_all_groups(images: int) ->
     certified = certify(partial(convolved, groups=6), avals)
     assert workspace(6, CPU) == certified.scratch == images * 64 * 64 * 49 * 6 * 4
     assert workspace(1, CPU) == workspace(6, GPU) == 0
+
+
+def test_parts_of_a_stack_are_read_where_they_are_used() -> None:
+    def function(x: Any, y: Any) -> Any:
+        return jnp.sum(jnp.sin(jnp.stack([x, y])) ** 2)
+
+    program, _ = lowered(jax.grad(function), jnp.zeros(1000), jnp.zeros(1000))
+    names = {term.op.call.primitive.name for term in program.reachable() if isinstance(term.op, Opaque)}
+    assert names - {"stack", "concatenate"} <= VIEW_PRIMITIVES
+    assert names & VIEW_PRIMITIVES

@@ -92,7 +92,7 @@ def test_the_targets_own_compiler_certifies_the_plan(
     found = certify(namespace["optimized"], [*shapes, *plan.constants], target=find_target(target))
     assert found.peak <= parse_budget(budget)
     if plan.changed:
-        assert plan.original_peak_bytes > plan.peak_bytes
+        assert plan.peak_bytes < plan.original_peak_bytes or plan.predicted_seconds < plan.original_seconds
 
 
 def kernel_density(x: Any, y: Any) -> Any:
