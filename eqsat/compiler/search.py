@@ -64,6 +64,10 @@ MUCH_FASTER = 0.8
 """If time is limited, a candidate is compiled in advance of others if it should take less than this share of
 the time of the last one."""
 
+MUCH_FASTER_THAN_OTHERS = 0.5
+"""Of a candidate that is too big whatever its chunks, variants that store less are tried if it should take
+less than this part of the time of the best other one."""
+
 LOOKAHEAD = 3
 """The number of groups of candidates, extracted after one that should fit, in which a faster one may come."""
 
@@ -395,7 +399,8 @@ class Search:
             self._unmoved = 0 if moved else self._unmoved + 1
             self._failed_here += 1
             self._failed_seconds = candidate.predicted_seconds
-            self._ranking.came_out(candidate, compiled.peak)
+            if not self._ranking.came_out(candidate, compiled.peak):
+                self._store_less(candidate, compiled.peak)
             self._lengthening.came_out(candidate, compiled.peak)
             return peak_text(compiled) + ": too much"
         if self._may_be_longer(candidate, compiled):
@@ -405,6 +410,16 @@ class Search:
         self._held = sorted([*self._held, compiled], key=self._seconds)
         self._slowdowns.append(self._seconds(compiled) / candidate.predicted_seconds)
         return f"{peak_text(compiled)}, but should take {format_seconds(self._seconds(compiled))}: it waits"
+
+    def _store_less(self, candidate: Candidate, peak: int) -> None:
+        """Look for variants of a candidate that is too big whatever its chunks, if others are much slower."""
+        assert self._extraction is not None
+        best = self._ranking.best()
+        slower = math.inf if best is None else best.predicted_seconds
+        if candidate.predicted_seconds < MUCH_FASTER_THAN_OTHERS * slower:
+            bound = self._ranking.bound(candidate, peak)
+            if self._extraction.came_out(candidate, bound, slower):
+                self._stale = 0
 
     def _may_be_longer(self, candidate: Candidate, compiled: CompiledCandidate) -> bool:
         """Whether a candidate that fits may have longer chunks, which are compiled next."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 from eqsat.engine.extract import Extractor
@@ -158,6 +159,12 @@ class CandidateBuilder:
         self.found: list[Candidate] = []
         self.built: list[tuple[Extraction, BuiltCandidate]] = []
         self.repetitive: list[Extraction] = []
+
+    def within(self, budget: float) -> CandidateBuilder:
+        """The builder with a smaller budget, and nothing built yet."""
+        other = copy(self)
+        other.budget, other.found, other.built, other.repetitive = int(budget), [], [], []
+        return other
 
     def add(self, extraction: Extraction) -> None:
         """Build the candidate of an extraction, or put it off if it is repetitive."""

@@ -198,6 +198,23 @@ class CappedExtraction:
                 best = cheapest(self.space, self.budget)
                 return [] if best is None else [best]
 
+    def came_out(self, candidate: Candidate, bound: float, seconds: float) -> bool:
+        """Add a step for variants of a program that came out too big, whatever its chunks.
+
+        **Arguments:**
+
+        - `bound`: bytes that a variant should be predicted to need.
+        - `seconds`: a variant should take less time.
+
+        **Returns:** whether there is such a step.
+        """
+        for step in self._too_big:
+            if step.built.candidate.schedule.program is candidate.schedule.program:
+                less = replace(step, builder=step.builder.within(bound), seconds=seconds)
+                self.steps.appendleft(less)
+                return True
+        return False
+
     def _under(self, cap: float) -> list[Candidate]:
         builders = []
         for state in self.states:

@@ -112,17 +112,25 @@ class Ranking:
                 break
         return candidate
 
-    def came_out(self, candidate: Candidate, peak: int) -> None:
+    def came_out(self, candidate: Candidate, peak: int) -> bool:
         """Record the peak in bytes of a compiled candidate that is too big, and add it with smaller chunks.
 
         The predicted memory for temporaries shrinks by the factor by which the real one exceeds the budget's,
         or else the chunks do.
+
+        **Returns:** whether it has smaller chunks, with which it may fit.
         """
         excess = (peak - self.fixed) / max(candidate.predicted_peak - self.fixed, 1)
         if 1.0 < excess <= MOST_FORESEEN:
             self._excess = max(excess, self._excess)
-        self._shrink(candidate, peak)
+        shrunk = self._shrink(candidate, peak)
         self._foresee()
+        return shrunk
+
+    def bound(self, candidate: Candidate, peak: int) -> float:
+        """What a program should be predicted to need so that it fits, given what this one came out at."""
+        excess = max((peak - self.fixed) / max(self.budget - self.fixed, 1), 1.0)
+        return self.fixed + (candidate.predicted_peak - self.fixed) / (MARGIN * excess)
 
     def _foresee(self) -> None:
         """Give the best candidate smaller chunks if it would exceed the budget as compiled ones did."""
@@ -138,8 +146,8 @@ class Ranking:
             self._fitting = [one for one in self._fitting if one is not best]
             self._fitting.append(smaller)
 
-    def _shrink(self, candidate: Candidate, peak: int) -> None:
-        """Add a candidate that was compiled to a peak above the budget with smaller chunks."""
+    def _shrink(self, candidate: Candidate, peak: int) -> bool:
+        """Add a candidate that was compiled to a peak above the budget with smaller chunks, if it has any."""
         self._too_big.append(candidate)
         self._waiting += [other for other in self._fitting if self._alike(candidate, other)]
         self._fitting = [other for other in self._fitting if not self._alike(candidate, other)]
@@ -148,20 +156,22 @@ class Ranking:
         self._peaks[program] = peak
         self._tries[program] += 1
         if self._tries[program] > RECHUNKS:
-            return
+            return False
         if before is not None and peak - self.fixed > UNMOVED * (before - self.fixed):
-            return  # the peak is not in the loops
-        excess = max((peak - self.fixed) / max(self.budget - self.fixed, 1), 1.0)
-        bound = self.fixed + (candidate.predicted_peak - self.fixed) / (MARGIN * excess)
+            return False  # the peak is not in the loops
+        bound = self.bound(candidate, peak)
         smaller = rechunk(candidate, bound, self.machine)
         if smaller.predicted_peak > bound:
             # What it stores should depend on the chunks less than that. What it stores all the same may.
-            shorter = rescaled(candidate, 1 / (MARGIN * excess), self.machine)
+            part = (bound - self.fixed) / max(candidate.predicted_peak - self.fixed, 1)
+            shorter = rescaled(candidate, part, self.machine)
             if shorter.predicted_peak <= self.budget and shorter.schedule.chunks != candidate.schedule.chunks:
                 self._fitting.append(shorter)
-                return
+                return True
         if smaller.schedule.chunks != candidate.schedule.chunks:
             self._enter(smaller, bound)
+            return smaller.predicted_peak <= bound
+        return False
 
     def _alike(self, one: Candidate, other: Candidate) -> bool:
         """Whether two candidates are practically the same."""

@@ -21,6 +21,7 @@ from eqsat.compiler.lengthening import MOST_TRIES
 from eqsat.compiler.search import ENOUGH_HELD, MOST_FAILED, MOST_UNMOVED, Goal, Search
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import attempts
+from eqsat.planning.ranking import Ranking
 from eqsat.planning.search_space import SearchSpace, prepare
 from eqsat.rulesets.selection import rules_for
 from eqsat.support.deadline import NO_DEADLINE, Deadline
@@ -110,6 +111,34 @@ def test_what_is_too_big_is_compiled_again_with_smaller_chunks() -> None:
     assert [step.outcome.endswith("too much") for step in searched.log if "compile" in step.decision] == [
         peak > BUDGET for peak in peaks
     ]
+
+
+@pytest.mark.parametrize("slower", [1.5, 3])
+def test_variants_are_tried_that_store_less_if_smaller_chunks_do_not_do_and_others_are_slow(
+    slower: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are slower than the first one by this factor."""
+    searched = search(lambda candidate: (2 * BUDGET, candidate.predicted_seconds))
+    came_out, best = Ranking.came_out, Ranking.best
+    firsts: list[Candidate] = []
+
+    def no_smaller_chunks(ranking: Ranking, candidate: Candidate, peak: int) -> bool:
+        firsts.append(candidate)
+        came_out(ranking, candidate, peak)
+        return False
+
+    def slow(ranking: Ranking) -> Candidate | None:
+        found = best(ranking)
+        if len(firsts) != 1 or found is None:
+            return found
+        return replace(found, seconds=slower * firsts[0].predicted_seconds, taking=0.0)
+
+    monkeypatch.setattr(Ranking, "came_out", no_smaller_chunks)
+    monkeypatch.setattr(Ranking, "best", slow)
+    while not firsts or not searched.log[-1].decision.startswith("compile"):
+        searched._take(searched.decide())
+    step = str(searched.decide())
+    assert ("store less than one of" in step) == (slower > 2)
 
 
 def test_it_gives_up_a_space_where_no_peak_is_smaller() -> None:

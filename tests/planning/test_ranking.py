@@ -137,6 +137,14 @@ def test_what_is_like_one_that_came_out_too_big_waits_for_the_others() -> None:
     assert len(tried) == 4, "and the first one with smaller chunks"
 
 
+def test_it_says_whether_smaller_chunks_may_do() -> None:
+    first = found()[0]
+    fixed = searched().program.fixed_bytes
+    assert ranking().came_out(first, fixed + 2 * (BUDGET - fixed))
+    shortest = rechunk(first, fixed, CPU)
+    assert not ranking().came_out(shortest, 2 * BUDGET)
+
+
 def test_what_another_space_finds_again_is_not_tried_again() -> None:
     first = found()[0]
     ranked = ranking()

@@ -341,6 +341,20 @@ def test_the_search_for_a_lower_peak_never_goes_up_and_ends_with_what_fits() -> 
     assert min(ends) < written / 2
 
 
+@pytest.mark.parametrize("name", ["kernel", "neighbours"])
+def test_variants_of_a_program_that_came_out_too_big_store_less_than_it(name: str) -> None:
+    space = searched(name)
+    extraction = CappedExtraction.within(space, BUDGET)
+    first = next(found for _ in iter(extraction.next_step, None) if (found := extraction.take()))[0]
+    fixed = space.program.fixed_bytes
+    bound = fixed + 2 * (first.predicted_peak - fixed) // 3
+    other = CappedExtraction.within(space, BUDGET)
+    assert not other.came_out(first, bound, math.inf), "it is none of those that were extracted"
+    assert extraction.came_out(first, bound, math.inf)
+    variants = extraction.take()
+    assert min(variant.predicted_peak for variant in variants) <= bound < first.predicted_peak
+
+
 def test_caps_between_two_are_tried_if_the_lower_one_is_too_low() -> None:
     """The inverse, of 1.08 MB, has to be stored; the 2.16 MB that are computed from it have not."""
 
