@@ -58,6 +58,31 @@ def moments_by_hand(start: Array, steps: int) -> tuple[Array, ...]:
     return mean, jnp.sqrt(squares / steps), largest
 
 
+def observables(start: Array, steps: int) -> tuple[Array, ...]:
+    """Of each state, its order and its distance from the first one; and the states after some hundred steps."""
+    states = history(start, steps)
+    order = jnp.hypot(jnp.cos(states).mean(1), jnp.sin(states).mean(1))
+    return order, jnp.mean((states - states[0]) ** 2, 1), states[:: steps // 4]
+
+
+def observables_by_hand(start: Array, steps: int) -> tuple[Array, ...]:
+    every = steps // 4
+
+    def step(carry: Any, time: Array) -> tuple[Any, Any]:
+        state, first, some = carry
+        state = oscillators(state, time)
+        first = jnp.where(time == 0, state, first)
+        number = (time / every).astype(int)
+        kept = jnp.where(time % every == 0, state, some[number])
+        order = jnp.hypot(jnp.cos(state).mean(), jnp.sin(state).mean())
+        carry = state, first, some.at[number].set(kept)
+        return carry, (order, jnp.mean((state - first) ** 2))
+
+    empty = start, jnp.zeros_like(start), jnp.zeros((4, *start.shape))
+    (_, _, some), (order, distance) = lax.scan(step, empty, jnp.arange(float(steps)))
+    return order, distance, some
+
+
 BURN_IN, LAG = 500, 5
 
 
@@ -197,6 +222,7 @@ def case(
 
 CASES = (
     case("mean, deviation, maximum", moments, moments_by_hand, 2_000, 5_000, "1MB"),
+    case("observables", observables, observables_by_hand, 2_000, 5_000, "1MB"),
     case("autocorrelation", autocorrelation, autocorrelation_by_hand, 2_000, 5_000, "1MB"),
     case("covariances of 40", covariance, covariance_by_hand, 20_000, 40, "1MB"),
     case(

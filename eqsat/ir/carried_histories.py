@@ -1,37 +1,36 @@
-"""Stacked results of scans of which only the last entry or a reduction is read, as carries: none is stored.
+"""Stacked results of scans of which only a few entries, reductions and small functions are read, as carries.
 
     scan(...)[1][-1]  =  the entry of the last iteration
+    scan(...)[1][p]  =  e in the end,  where every iteration  e = (t = p: its entry, otherwise e)
     sum_t f(scan(...)[1][t])  =  s in the end,  where  s = 0,  and every iteration  s = s + f(its entry)
     (compensated if there are many iterations: `compensated_sums`)
+    f(scan(...)[1])  =  what is stacked if every iteration gives  f(its entry)
 
 The labels after the last iteration of k-means, the last state of a trajectory, the mean of all iterates, the
-loss of what is read out of a recurrent network's states. f may be elementwise, sum over what every iteration
-needs whole, and read entries that are some iterations apart (`history_parts`).
+loss of what is read out of a recurrent network's states, the energy of each state, its distance from the
+first one. f may be elementwise, sum over what every iteration needs whole, read entries that are some
+iterations apart (`history_parts`), and entries that were taken before or are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from eqsat.ir.axis import Axis
+from eqsat.ir.carrying_scans import CarriedHistory, Carry, Entries, Function
 from eqsat.ir.compensated_sums import MANY, added, is_compensated
-from eqsat.ir.control import Body, Scan
-from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.device_terms import Numbers
 from eqsat.ir.dtypes import accumulator
-from eqsat.ir.history_ends import End, History, histories, summand
+from eqsat.ir.history_ends import MOST_ENTRIES, End, History, histories, scan_of, summand
 from eqsat.ir.history_functions import ROUNDED
-from eqsat.ir.history_parts import is_of_scan, row_of_iteration, where_read
-from eqsat.ir.iteration_values import IterationValues, Operand, entry_of
-from eqsat.ir.ops import Const, Dot, Leaf, Map, Opaque, Reduce
+from eqsat.ir.history_parts import row_of_iteration, where_read
+from eqsat.ir.iteration_values import IterationValues, entry_of
+from eqsat.ir.ops import Const, Dot, Iota, Leaf, Map, Opaque, Reduce
 from eqsat.ir.program import Output, Program
 from eqsat.ir.reduction_monoids import MERGES, identity_text
 from eqsat.ir.substitution import substituted, with_inputs
 from eqsat.ir.term import Term, Terms
-
-T = TypeVar("T")
 
 
 def with_histories_carried(
@@ -41,7 +40,7 @@ def with_histories_carried(
     wide: bool = False,
     stacked: bool = False,
 ) -> Program:
-    """Returns the program with carries for stacked results of which no single entry but the last is read.
+    """Returns the program with carries for stacked results of which not all entries are read.
 
     **Arguments:**
 
@@ -56,7 +55,7 @@ def with_histories_carried(
         found = next(_found(program, exact, scan, wide, stacked), None)
         if found is None:
             return program
-        readers = [carry.reader for carry in found.carries if carry.reader is not None]
+        readers = found.readers
         gone = {reader.number for reader in readers}
         equalities = [pair for pair in program.equalities if gone.isdisjoint(t.number for t in pair)]
         batch = next((form for stack, form in equalities if stack is found.stack), None)
@@ -70,106 +69,11 @@ def with_histories_carried(
         program = with_inputs(trimmed, program.inputs, found.replacements(program))
 
 
-@dataclass(frozen=True, slots=True)
-class _Carry:
-    """What a scan carries in place of a stacked result.
-
-    **Attributes:**
-
-    - `reader`: the term that it replaces; None for what only the iterations need.
-    - `start`: what is carried at first.
-    - `before`: what an iteration gets of it; None if it does not matter.
-    - `output`: what an iteration makes of it.
-    """
-
-    reader: Term | None
-    start: Term
-    before: Term | None
-    output: Output
-
-
-@dataclass(frozen=True, slots=True)
-class _CarriedHistory:
-    """A stacked result, with what is carried instead, and the operands that are needed for that.
-
-    **Attributes:**
-
-    - `stacked`: whether it is stacked as well.
-    """
-
-    stack: Term
-    carries: tuple[_Carry, ...]
-    operands: tuple[Operand, ...]
-    stacked: bool
-
-    def replacements(self, program: Program) -> dict[int, Term]:
-        """The terms of the scan that carries it, by the numbers of those that they replace."""
-        assert isinstance(self.stack.op, Opaque)
-        call, result, terms = self.stack.op.call, self.stack.op.result, program.terms
-        control = call.control
-        assert isinstance(control, Scan)
-        (body,) = call.bodies
-        count = len(control.carried)
-        gone = set() if self.stacked else {result}
-        stacked = [number for number in range(count, len(call.out_layouts)) if number not in gone]
-        outputs = [carry.output for carry in self.carries]
-        begin, end = len(self.stack.args), len(self.stack.args) + len(outputs)
-        fed = [(carry.before, begin + place) for place, carry in enumerate(self.carries) if carry.before]
-        fed += [(operand.leaf, end + place) for place, operand in enumerate(self.operands)]
-        sliced = [end + place for place, operand in enumerate(self.operands) if operand.sliced]
-        starts, values = (carry.start for carry in self.carries), (one.value for one in self.operands)
-        args = (*self.stack.args, *starts, *values)
-
-        def placed(own: Sequence[T], new: Iterable[T]) -> tuple[T, ...]:
-            """Entries for the results: the old carries, the new ones, and what is still stacked."""
-            return (*own[:count], *new, *(own[number] for number in stacked))
-
-        made = replace(
-            call,
-            id=program.next_call(),
-            arg_layouts=(
-                *call.arg_layouts,
-                *(output.layout for output in outputs),
-                *(operand.layout for operand in self.operands),
-            ),
-            out_layouts=placed(call.out_layouts, (output.layout for output in outputs)),
-            out_dtypes=placed(call.out_dtypes, (output.term.dtype for output in outputs)),
-            control=replace(
-                control, carried=(*control.carried, *range(begin, end)), sliced=(*control.sliced, *sliced)
-            ),
-        )
-        inner = replace(
-            body.program,
-            inputs=(*body.program.inputs, *(leaf for leaf, _ in fed)),
-            outputs=placed(body.program.outputs, outputs),
-        )
-        sources = (*body.sources, *(source for _, source in fed))
-        made = with_bodies(made, [Body(inner, sources)], args)
-        places = placed(range(len(call.out_layouts)), (-1 for _ in outputs))
-        known = {
-            term.number: terms.make(Opaque(made, places.index(term.op.result)), args)
-            for term in program.known()
-            if isinstance(term.op, Opaque) and is_of_scan(term, self.stack) and term.op.result not in gone
-        }
-        for place, carry in enumerate(self.carries):
-            if carry.reader is None:
-                continue
-            value = terms.make(Opaque(made, count + place), args)
-            others = value.axes - carry.reader.axes
-            if others and isinstance(carry.reader.op, Reduce):
-                # Inside, a sum over these axes would keep loops over their chunks from being outside.
-                value = terms.make(Reduce(carry.reader.op.kind, others, value.dtype), [value])
-            if value.dtype != carry.reader.dtype:
-                value = terms.make(Map("convert", carry.reader.dtype), [value])
-            known[carry.reader.number] = value
-        return known
-
-
 def _found(
     program: Program, exact: bool, scan: int | None, wide: bool, stacked: bool
-) -> Iterator[_CarriedHistory]:
+) -> Iterator[CarriedHistory]:
     """Yields the stacked results that can be carried."""
-    for found in histories(program, exact, wide):
+    for found in histories(program, exact, wide, functions=True):
         assert isinstance(found.stack.op, Opaque)
         wanted = scan is None or found.stack.op.call.id == scan
         if found.ends and wanted and (stacked or not found.is_whole):
@@ -178,27 +82,32 @@ def _found(
                 yield history
 
 
-def _of_all(terms: Terms, end: End, axis: Axis, entries: Mapping[Term, Sequence[Term]]) -> Term:
-    """What is reduced, over all iterations: where it was not before, there is what changes nothing.
+def _of_all(
+    terms: Terms, end: End, axis: Axis, entries: Mapping[Term, Sequence[Term]], taken: Iterable[Term]
+) -> Term:
+    """What is reduced or stacked, over all iterations: where it was not reduced, what changes nothing.
 
     **Arguments:**
 
     - `entries`: by stacked result, what stands for its entries of the iteration, of that before, and so on.
+    - `taken`: single entries, which are the same in all iterations.
     """
+    read = end.term if end.stacked else summand(terms, end.term, end.axis)
     if end.parts is None:
-        return summand(terms, end.term, axis)
-    assert isinstance(end.term.op, Reduce | Dot)
-    reduced = summand(terms, end.term, end.parts.axis)
-    known = {number: entries[stack][lag] for number, (stack, lag) in end.parts.slices.items()}
+        return read
+    known = {term.number: term for term in taken}
+    known |= {number: entries[stack][lag] for number, (stack, lag) in end.parts.slices.items()}
     for number, row in end.parts.rows.items():
         known[number] = row_of_iteration(terms, end.parts, axis, row)
-    (whole,) = substituted(terms, [reduced], known)
+    (whole,) = substituted(terms, [read], known)
+    if end.stacked:
+        return whole
     kind = getattr(end.term.op, "kind", "sum")
     nothing = terms.make(Const(identity_text(kind, whole.dtype), whole.dtype))
     return where_read(terms, end.parts, axis, whole, nothing)
 
 
-def _carried_history(program: Program, found: History, entries_added: int) -> _CarriedHistory | None:
+def _carried_history(program: Program, found: History, entries_added: int) -> CarriedHistory | None:
     """What is carried in place of a stacked result; None if an iteration can't compute it.
 
     **Arguments:**
@@ -211,7 +120,9 @@ def _carried_history(program: Program, found: History, entries_added: int) -> _C
     if entry_of(stack.op, axis) is None:
         return None
     values = IterationValues(terms, numbers, stack)
-    carries: list[_Carry] = []
+    carries: list[Carry] = []
+    functions: list[Function] = []
+    several: list[Entries] = []
     entries: dict[Term, list[Term]] = {}
     longest: dict[Term, int] = {}
     for end in ends:
@@ -226,29 +137,113 @@ def _carried_history(program: Program, found: History, entries_added: int) -> _C
             if lag:
                 before = terms.make(Leaf(numbers.input(), own, result.dtype))
                 start = terms.make(Const(identity_text("sum", result.dtype), result.dtype))
-                carries.append(_Carry(None, start, before, Output(made, own)))
+                carries.append(Carry(None, start, before, Output(made, own)))
                 made = before
             entries.setdefault(result, []).append(values.stand_in(own, made, axis))
-    for end in ends:
-        entry = values.of(_of_all(terms, end, axis, entries), axis)
+    order = _Order.of(stack)
+    taken = [end for end in ends if end.rows is not None]
+    if sum(len(end.rows or ()) for end in taken if not order.is_last(end)) > MOST_ENTRIES:
+        return None
+    begin = min((order.begin(end) for end in ends if end.rows is None), default=0)
+    for end in taken:
+        assert end.source is not None
+        assert end.rows is not None
+        entry = values.of(end.source, axis)
         if entry is None:
             return None
-        carries += _carried(terms, numbers, end.term, entry, entries_added)
-    return _CarriedHistory(stack, tuple(carries), tuple(values.operands), found.is_whole)
+        if end.axis in end.term.axes:
+            several.append(Entries(end.term, end.axis, len(carries)))
+        elif entry.axes != end.term.axes:
+            return None
+        for row in end.rows:
+            reader = None if end.axis in end.term.axes else end.term
+            here = None if order.is_last(end) else values.of(_is_iteration(terms, axis, row), axis)
+            carries.append(_entry(terms, numbers, reader, entry, here))
+            if reader is not None and order.place(row) <= begin:
+                # Every iteration that is read has it: it was taken before, or is.
+                values.know(reader, carries[-1].output.term)
+    for end in ends:
+        if end.rows is not None:
+            continue
+        value = _of_all(terms, end, axis, entries, (one.term for one in taken))
+        entry = values.of(value, end.axis if end.parts is None else axis)
+        if entry is None:
+            return None
+        if end.stacked:
+            functions.append(Function(end, Output(entry, tuple(sorted(entry.axes)))))
+            if entry.axes | {end.axis} != end.term.axes:
+                return None
+        else:
+            carries += _carried(terms, numbers, end.term, entry, entries_added)
+    return CarriedHistory(
+        stack,
+        axis,
+        tuple(carries),
+        tuple(functions),
+        tuple(several),
+        tuple(values.operands),
+        found.is_whole,
+    )
 
 
-def _carried(terms: Terms, numbers: Numbers, end: Term, entry: Term, count: int) -> list[_Carry]:
-    """The carries for a reduction or a last entry.
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The order in which a scan goes through its rows."""
+
+    length: int
+    reverse: bool
+
+    @staticmethod
+    def of(stack: Term) -> _Order:
+        control = scan_of(stack)
+        return _Order(control.length, control.reverse)
+
+    def place(self, row: int) -> int:
+        """How many iterations come before the one of a row."""
+        return self.length - 1 - row if self.reverse else row
+
+    def is_last(self, end: End) -> bool:
+        """Whether it is the entry of the last iteration."""
+        return end.rows is not None and len(end.rows) == 1 and self.place(end.rows[0]) == self.length - 1
+
+    def begin(self, end: End) -> int:
+        """How many iterations come before the first one that is read."""
+        if end.parts is None:
+            return 0
+        iterations = end.parts.iterations
+        return min(self.place(iterations[0]), self.place(iterations[-1]))
+
+
+def _is_iteration(terms: Terms, axis: Axis, row: int) -> Term:
+    """For each iteration, whether it is that of a row."""
+    numbers, wanted = terms.make(Iota(axis, "int32")), terms.make(Const(str(row), "int32"))
+    return terms.make(Map("eq", "bool"), [numbers, wanted])
+
+
+def _entry(terms: Terms, numbers: Numbers, reader: Term | None, entry: Term, here: Term | None) -> Carry:
+    """The carry for one entry.
+
+    **Arguments:**
+
+    - `here`: in an iteration, whether the entry is its own; None for that of the last iteration.
+    """
+    layout = tuple(sorted(entry.axes))
+    nothing = terms.make(Const(identity_text("sum", entry.dtype), entry.dtype))
+    if here is None:
+        return Carry(reader, nothing, None, Output(entry, layout))
+    before = terms.make(Leaf(numbers.input(), layout, entry.dtype))
+    kept = terms.make(Map("select_n", entry.dtype), [here, before, entry])
+    return Carry(reader, nothing, before, Output(kept, layout))
+
+
+def _carried(terms: Terms, numbers: Numbers, end: Term, entry: Term, count: int) -> list[Carry]:
+    """The carries for a reduction.
 
     **Arguments:**
 
     - `entry`: what one iteration has of what is reduced.
     - `count`: sums are compensated as those of so many entries are.
     """
-    if isinstance(end.op, Opaque):
-        layout = end.op.call.arg_layouts[0][1:]
-        nothing = terms.make(Const(identity_text("sum", entry.dtype), entry.dtype))
-        return [_Carry(end, nothing, None, Output(entry, layout))]
     assert isinstance(end.op, Reduce | Dot)
     kind, dtype = getattr(end.op, "kind", "sum"), end.op.dtype
     if kind in ROUNDED:
@@ -260,11 +255,11 @@ def _carried(terms: Terms, numbers: Numbers, end: Term, entry: Term, count: int)
     before = terms.make(Leaf(numbers.input(), layout, dtype))
     if kind != "sum" or not is_compensated(dtype, count):
         merged = terms.make(Map(MERGES[kind], dtype), [before, entry])
-        return [_Carry(end, start, before, Output(merged, layout))]
+        return [Carry(end, start, before, Output(merged, layout))]
     excess = terms.make(Leaf(numbers.input(), layout, dtype))
     total, beyond = added(terms, before, excess, entry)
     none = terms.make(Const("0.0", dtype))
     return [
-        _Carry(end, start, before, Output(total, layout)),
-        _Carry(None, none, excess, Output(beyond, layout)),
+        Carry(end, start, before, Output(total, layout)),
+        Carry(None, none, excess, Output(beyond, layout)),
     ]

@@ -1,31 +1,50 @@
-"""What stacked results of scans end in: reductions over the iterations, and last entries."""
+"""What stacked results of scans end in: reductions over the iterations, single entries, and small functions.
+
+e_t = sum_i f(scan(...)[1][t, i])  is stacked in the place of what it is a function of
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.ir.axis import Axis
+from eqsat.ir.comparing import compared
 from eqsat.ir.control import Scan
 from eqsat.ir.dtypes import is_extended
 from eqsat.ir.history_functions import adds_up, goes_inside
-from eqsat.ir.history_parts import Parts, parts_read, some_iterations, takes_last
+from eqsat.ir.history_parts import Parts, parts_read, row_taken, some_iterations
 from eqsat.ir.ops import Dot, Map, Opaque, Rename
 from eqsat.ir.program import Program
+from eqsat.ir.scalar_expansion import LARGE
 from eqsat.ir.term import Term, Terms
+
+SMALLER = 8
+"""A function of a history is stacked in its place if its entries are smaller by this factor: a choice."""
+
+MOST_ENTRIES = 8
+"""At most so many entries of a history are carried, each of which an iteration reads and writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A reduction over the iterations, or over some of them; or a last entry.
+    """A reduction over the iterations, or over some of them; an entry, or a few; or a function of each entry.
 
     **Attributes:**
 
-    - `parts`: the slices of the stacked result of which it reduces a function, if it is not one of all.
+    - `axis`: that of the iterations in what it is of.
+    - `parts`: the slices of the stacked result that are read, if it is not all of it.
+    - `rows`: the iterations of which it is the entries, or the entry if it lacks the axis.
+    - `source`: what these are entries of: the stacked result, or a function of it.
+    - `stacked`: whether it has an entry for each iteration.
     """
 
     term: Term
+    axis: Axis
     parts: Parts | None = None
+    rows: range | None = None
+    source: Term | None = None
+    stacked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +54,7 @@ class History:
     **Attributes:**
 
     - `axis`: that of the iterations.
-    - `ends`: reductions over the iterations, and the last entry.
+    - `ends`: reductions over the iterations, single entries, and functions that are stacked in its place.
     - `others`: what else reads it, or a function of it, and the axis that has the iterations there.
     - `given`: whether the program gives it, or a function of it.
     """
@@ -83,13 +102,23 @@ def scan_of(result: Term) -> Scan:
     return result.op.call.control
 
 
-def histories(program: Program, exact: bool = False, wide: bool = False) -> Iterator[History]:
+def iterations_axis(stack: Term) -> Axis | None:
+    """The axis of the iterations in a stacked result."""
+    assert isinstance(stack.op, Opaque)
+    axis = stack.op.call.out_layouts[stack.op.result][0]
+    return axis if isinstance(axis, Axis) else None
+
+
+def histories(
+    program: Program, exact: bool = False, wide: bool = False, functions: bool = False
+) -> Iterator[History]:
     """Yields the stacked results of scans.
 
     **Arguments:**
 
     - `exact`: whether results must stay the same to the last bit.
     - `wide`: whether products may be larger than what an iteration adds to the history.
+    - `functions`: whether small functions of a large result, and a few of its entries, are ends, too.
     """
     terms = list(program.reachable())
     readers: dict[int, list[Term]] = {}
@@ -97,15 +126,18 @@ def histories(program: Program, exact: bool = False, wide: bool = False) -> Iter
         for arg in dict.fromkeys(term.args):
             readers.setdefault(arg.number, []).append(term)
     outputs = {output.term.number for output in program.outputs}
+    once = compared(program).once if functions else None
+    largest = max((term.bytes for term in terms), default=0)
     for term in terms:
         if not isinstance(term.op, Opaque) or is_extended(term.dtype):
             continue
         control = term.op.call.control
         if isinstance(control, Scan) and control.length and term.op.result >= len(control.carried):
-            axis = term.op.call.out_layouts[term.op.result][0]
-            if not isinstance(axis, Axis):
+            axis = iterations_axis(term)
+            if axis is None:
                 continue
-            yield _Ends(program.terms, readers, outputs, exact, wide).of(term, axis)
+            known = once if LARGE * term.bytes >= largest else None
+            yield _Ends(program.terms, readers, outputs, exact, wide, known).of(term, axis)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +148,7 @@ class _Ends:
 
     - `readers`: by number of a term, the terms that read it.
     - `outputs`: the numbers of what the program gives.
+    - `once`: the numbers of what may be computed in one place only; None if functions are no ends.
     """
 
     terms: Terms
@@ -123,43 +156,109 @@ class _Ends:
     outputs: set[int]
     exact: bool
     wide: bool
+    once: frozenset[int] | None
 
     def of(self, stack: Term, axis: Axis) -> History:
         """What all that is made of a stacked result ends in."""
         found: dict[int, End] = {}
-        others: list[tuple[Term, Axis]] = []
-        given = False
-        waiting: list[tuple[Term, Axis]] = [(stack, axis)]
+        read: dict[Term, list[Term]] = {}
+        walked = {stack: axis}
+        waiting = [stack]
         seen = {stack.number}
         while waiting:
-            term, along = waiting.pop()
-            given |= term.number in self.outputs
+            term = waiting.pop()
+            along = walked[term]
+            if term.number in self.outputs:
+                read.setdefault(term, [])
             for reader in self.readers.get(term.number, ()):
                 if reader.number in seen:
                     continue
                 seen.add(reader.number)
                 part = some_iterations(reader, stack)
-                if term is stack and takes_last(reader, stack):
-                    found[reader.number] = End(reader)
+                end = self._entry(reader, term, along, stack) or self._reduction(reader, along, stack, axis)
+                if end is not None:
+                    found[reader.number] = end
                 elif part is not None:
-                    waiting.append((reader, part[0]))
-                elif adds_up(reader, along, stack, self.exact, self.wide):
-                    parts = self._parts(reader, along, stack) if along != axis else None
-                    if along == axis or parts is not None:
-                        found[reader.number] = End(reader, parts)
-                    else:
-                        # Over all iterations, other operands would be other entries.
-                        others.append((reader, along))
+                    walked[reader] = part[0]
                 elif isinstance(reader.op, Rename) and reader.op.old == along:
-                    waiting.append((reader, reader.op.new))
-                elif goes_inside(reader, along, stack, self.exact):
-                    waiting.append((reader, along))
+                    walked[reader] = reader.op.new
+                elif self._goes_inside(reader, along, stack):
+                    walked[reader] = along
                 else:
-                    others.append((reader, along))
+                    read.setdefault(term, []).append(reader)
+                if reader in walked:
+                    waiting.append(reader)
+        for term in list(read):
+            end = self._function(term, walked, stack)
+            if end is not None:
+                found[term.number] = end
+                del read[term]
+        if self.wide:
+            # What else reads a large function of them can compute it of these.
+            for function in self._inside(read, walked, stack):
+                found.setdefault(function.term.number, function)
+        others = [(reader, walked[term]) for term, readers in read.items() for reader in readers]
+        given = any(term.number in self.outputs for term in read)
         return History(stack, axis, list(found.values()), others, given)
 
-    def _parts(self, reader: Term, along: Axis, stack: Term) -> Parts | None:
-        return parts_read(summand(self.terms, reader, along), along, stack, self.exact)
+    def _adds_up(self, reader: Term, along: Axis, stack: Term) -> bool:
+        return adds_up(reader, along, stack, self.exact, self.wide)
+
+    def _goes_inside(self, reader: Term, along: Axis, stack: Term) -> bool:
+        inside = goes_inside(reader, along, stack, self.exact)
+        return inside and not self._adds_up(reader, along, stack)
+
+    def _reduction(self, reader: Term, along: Axis, stack: Term, axis: Axis) -> End | None:
+        """A reduction over the iterations, or over those of a slice."""
+        if not self._adds_up(reader, along, stack):
+            return None
+        if along == axis:
+            return End(reader, along)
+        # Over all iterations, other operands of slices would be other entries.
+        parts = parts_read(summand(self.terms, reader, along), along, stack, self.exact)
+        return None if parts is None else End(reader, along, parts)
+
+    def _entry(self, reader: Term, source: Term, along: Axis, stack: Term) -> End | None:
+        """A single entry of the stacked result, of a slice of it, or of a function of it."""
+        row = row_taken(reader, along)
+        if row is None:
+            return None
+        control, part = scan_of(stack), some_iterations(source, stack)
+        if part is not None and part[2] is stack:
+            row, source = part[1][row], stack
+        elif along != iterations_axis(stack):
+            return None
+        is_last = source is stack and row == (0 if control.reverse else control.length - 1)
+        few = self.once is not None and control.length >= MOST_ENTRIES
+        return End(reader, along, rows=range(row, row + 1), source=source) if is_last or few else None
+
+    def _inside(self, read: Iterable[Term], walked: Mapping[Term, Axis], stack: Term) -> Iterator[End]:
+        """The largest functions that are small and from which others, which are read, are computed."""
+        waiting, seen = list(read), set(read)
+        while waiting:
+            for arg in waiting.pop().args:
+                if arg in walked and arg not in seen:
+                    seen.add(arg)
+                    end = self._function(arg, walked, stack)
+                    if end is not None and end.stacked:
+                        yield end
+                    else:
+                        waiting.append(arg)
+
+    def _function(self, term: Term, walked: Mapping[Term, Axis], stack: Term) -> End | None:
+        """A few entries of a stacked result, or a function that is stacked in its place."""
+        if self.once is None or term is stack or not self.once.isdisjoint(one.number for one in walked):
+            return None
+        axis, along, part = walked[stack], walked[term], some_iterations(term, stack)
+        if part is not None:
+            few = len(part[1]) <= min(MOST_ENTRIES, axis.size // 2) and part[2] is stack
+            return End(term, along, rows=part[1], source=stack) if few else None
+        if SMALLER * term.bytes * axis.size > stack.bytes * along.size:
+            return None
+        if along == axis:
+            return End(term, along, stacked=True)
+        parts = parts_read(term, along, stack, self.exact)
+        return None if parts is None else End(term, along, parts, stacked=True)
 
 
 def summand(terms: Terms, end: Term, axis: Axis) -> Term:

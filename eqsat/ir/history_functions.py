@@ -14,6 +14,9 @@ from eqsat.ir.term import Term
 ROUNDED = frozenset({"sum", "prod"})
 """The kinds that round, in an order that nobody has promised."""
 
+SHORT = 16
+"""So long an axis may be summed over inside, as that of coordinates: a choice, not measured."""
+
 ROWS = 16
 """From so many rows on, a product takes longer than to read its matrix."""
 
@@ -74,6 +77,7 @@ def _size(axes: Iterable[Axis]) -> int:
 
 
 def _own_axes(stack: Term) -> frozenset[Axis]:
-    """The axes of a stacked result that every iteration needs whole."""
+    """The axes of a stacked result that every iteration needs whole, or whose chunks are not worth a loop."""
     assert isinstance(stack.op, Opaque)
-    return stack.axes - stack.op.call.passing
+    passing = stack.op.call.passing
+    return frozenset(axis for axis in stack.axes if axis not in passing or axis.size <= SHORT)

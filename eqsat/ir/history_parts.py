@@ -99,23 +99,17 @@ def some_iterations(term: Term, stack: Term) -> tuple[Axis, range, Term] | None:
     return found
 
 
-def takes_last(term: Term, stack: Term) -> bool:
-    """Returns whether a term is the entry of the last iteration of a stacked result."""
-    assert isinstance(stack.op, Opaque)
-    layout, control = stack.op.call.out_layouts[stack.op.result], stack.op.call.control
-    assert isinstance(control, Scan)
+def row_taken(term: Term, along: Axis) -> int | None:
+    """The row that a term is of its operand, whose rows are along an axis; None if it is anything else."""
     op = term.op
     if not isinstance(op, Opaque) or op.call.primitive.name != "slice":
-        return False
-    call, params = op.call, op.call.params
-    if call.arg_layouts != (layout,):
-        return False
-    shape = layout_shape(call.arg_layouts[0])
-    last = 0 if control.reverse else control.length - 1
-    wanted = [(last, last + 1), *((0, length) for length in shape[1:])]
-    strides = params["strides"]
-    whole = strides is None or all(stride == 1 for stride in strides)
-    return whole and list(zip(params["start_indices"], params["limit_indices"], strict=True)) == wanted
+        return None
+    (layout,), params = op.call.arg_layouts, op.call.params
+    bounds = list(zip(params["start_indices"], params["limit_indices"], strict=True))
+    whole = [(0, length) for length in layout_shape(layout[1:])]
+    if layout[:1] != (along,) or bounds[0][1] != bounds[0][0] + 1 or bounds[1:] != whole:
+        return None
+    return int(bounds[0][0])
 
 
 def parts_read(term: Term, along: Axis, stack: Term, exact: bool) -> Parts | None:

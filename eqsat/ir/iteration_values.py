@@ -65,6 +65,10 @@ class IterationValues:
         self._inside[leaf.number], self._along[leaf.number] = entry, axis
         return leaf
 
+    def know(self, term: Term, inside: Term) -> None:
+        """Note what every iteration has of a term that has no axis of iterations."""
+        self._inside[term.number], self._along[term.number] = inside, None
+
     def of(self, value: Term, axis: Axis) -> Term | None:
         """What an iteration has of a value; None if it can't compute that by itself.
 
@@ -91,6 +95,8 @@ class IterationValues:
                 waiting += term.args
             elif not self._is_of_iterations(term):
                 self._inside[term.number] = self._operand(term, axis)
+            elif isinstance(term.op, Map) and axis not in term.axes:
+                waiting += term.args  # of what every iteration has of some entries
             elif isinstance(term.op, Rename) and term.op.new == axis:
                 entry = self.of(term.args[0], term.op.old)
                 if entry is None:

@@ -27,6 +27,9 @@ UNMOVED = 0.97
 ALIKE = 1.02
 """Predicted times within this factor count as equal; of such programs, one with fewest loops is taken."""
 
+SAME_TIME = 1.001
+"""Predicted times within this factor are the same; of programs with as few loops, the smallest is taken."""
+
 SAME_PEAK = 1.001
 """Predicted peaks within this factor count as equal; programs alike in time and peak hardly differ."""
 
@@ -89,7 +92,11 @@ class Ranking:
         """The fastest candidate that should fit."""
         least = min((candidate.predicted_seconds for candidate in self._fitting), default=0.0)
         alike = [c for c in self._fitting if c.predicted_seconds <= ALIKE * least]
-        return min(alike, key=lambda c: (c.loops, c.predicted_seconds, c.predicted_peak), default=None)
+        fewest = min((candidate.loops for candidate in alike), default=0)
+        alike = [candidate for candidate in alike if candidate.loops == fewest]
+        fastest = min((candidate.predicted_seconds for candidate in alike), default=0.0)
+        same = [c for c in alike if c.predicted_seconds <= SAME_TIME * fastest]
+        return min(same, key=lambda c: (c.predicted_peak, c.predicted_seconds), default=None)
 
     def next(self) -> Candidate | None:
         """The candidate to compile next; None if there is none that may fit."""

@@ -61,7 +61,7 @@ def by_passes(
     sliced, cut = with_sliced_histories(program, exact, numbered)
     chosen, padded = with_padded_histories(sliced, threshold, numbered, exact)
     scans: dict[Application, list[History]] = {}
-    for history in histories(chosen, exact, wide=True):
+    for history in histories(chosen, exact, wide=True, functions=True):
         if history.ends and history.stack.bytes > threshold and history.is_read_back():
             scans.setdefault(application(history.stack), []).append(history)
     forms: dict[Term, Term] = {}

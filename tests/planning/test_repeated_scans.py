@@ -328,3 +328,61 @@ def test_the_gradient_of_a_skewness_after_a_burn_in_fits() -> None:
     assert found.plan(x).peak_bytes <= 600_000
     one, other = found(x), plain(x)
     np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4 * np.abs(other).max())
+
+
+def pendulums(x: Any, speed: Any) -> tuple[Any, Any]:
+    """400 states of coupled pendulums, and their speeds."""
+
+    def step(state: Any, _: Any) -> Any:
+        x, speed = state
+        speed = speed - 0.02 * (jnp.sin(x) - 0.5 * (jnp.roll(x, 1, 0) - x) + 0.1 * x.mean(0))
+        return (x + 0.02 * speed, speed), (x + 0.02 * speed, speed)
+
+    return lax.scan(step, (x, speed), None, length=400)[1]
+
+
+def energies(x: Any, speed: Any) -> Any:
+    states, speeds = pendulums(x, speed)
+    return jnp.mean(jnp.sum(speeds**2 / 2 - jnp.cos(states), -1), -1)
+
+
+def displacements(x: Any, speed: Any) -> Any:
+    states, _ = pendulums(x, speed)
+    return jnp.mean(jnp.sum((states - states[0]) ** 2, -1), -1)
+
+
+def drift_of_the_largest(x: Any, speed: Any) -> Any:
+    states, speeds = pendulums(x, speed)
+    each = speeds**2 / 2 - jnp.cos(states)
+    return jnp.max(jnp.abs(each - each[0]), (0, 1)), states[50], states[::80].sum(0)
+
+
+OBSERVABLES = [energies, displacements, drift_of_the_largest]
+
+
+@pytest.mark.parametrize("observed", OBSERVABLES)
+def test_what_is_observed_of_every_state_needs_no_history(observed: Callable[..., Any]) -> None:
+    x, speed = normal(700, 3), normal(700, 3, seed=1)
+    found = eqsat.optimize(observed, budget="150KB")
+    assert jax.jit(observed).lower(x, speed).compile().memory_analysis().temp_size_in_bytes > 3_300_000
+    assert found.plan(x, speed).peak_bytes <= 150_000
+    for one, other in zip(jax.tree.leaves(found(x, speed)), jax.tree.leaves(observed(x, speed)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("observed", [energies, displacements])
+def test_the_gradient_of_a_fit_to_what_was_observed_needs_no_history(observed: Callable[..., Any]) -> None:
+    """The derivative by each state reads what was observed of that state, beside the state itself."""
+    x, speed = normal(700, 3), normal(700, 3, seed=1)
+    seen = 0.1 * normal(400)
+
+    def loss(x: Any, speed: Any) -> Any:
+        return jnp.mean((observed(x, speed) - seen) ** 2)
+
+    gradient = jax.value_and_grad(loss, (0, 1))
+    plain, found = jax.jit(gradient), eqsat.optimize(gradient, budget="1MB")
+    assert plain.lower(x, speed).compile().memory_analysis().temp_size_in_bytes > 9_000_000
+    assert found.plan(x, speed).peak_bytes <= 1_000_000
+    leaves = zip(jax.tree.leaves(found(x, speed)), jax.tree.leaves(plain(x, speed)), strict=True)
+    for one, other in leaves:
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5 * np.abs(other).max())
