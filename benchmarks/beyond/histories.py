@@ -59,7 +59,7 @@ def moments_by_hand(start: Array, steps: int) -> tuple[Array, ...]:
 
 
 def observables(start: Array, steps: int) -> tuple[Array, ...]:
-    """Of each state, its order and its distance from the first one; and the states after some hundred steps."""
+    """The order of each state, its distance from the first one, and four of the states."""
     states = history(start, steps)
     order = jnp.hypot(jnp.cos(states).mean(1), jnp.sin(states).mean(1))
     return order, jnp.mean((states - states[0]) ** 2, 1), states[:: steps // 4]
