@@ -15,14 +15,23 @@ iterations apart (`history_parts`), and entries that were taken before or are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from eqsat.ir.axis import Axis
 from eqsat.ir.carrying_scans import CarriedHistory, Carry, Entries, Function
 from eqsat.ir.compensated_sums import MANY, added, is_compensated
 from eqsat.ir.device_terms import Numbers
 from eqsat.ir.dtypes import accumulator
-from eqsat.ir.history_ends import MOST_ENTRIES, End, History, histories, scan_of, summand
+from eqsat.ir.history_ends import (
+    MOST_ENTRIES,
+    End,
+    History,
+    histories,
+    is_last,
+    place_of,
+    scan_of,
+    summand,
+)
 from eqsat.ir.history_functions import ROUNDED
 from eqsat.ir.history_parts import row_of_iteration, where_read
 from eqsat.ir.iteration_values import IterationValues, entry_of
@@ -140,11 +149,10 @@ def _carried_history(program: Program, found: History, entries_added: int) -> Ca
                 carries.append(Carry(None, start, before, Output(made, own)))
                 made = before
             entries.setdefault(result, []).append(values.stand_in(own, made, axis))
-    order = _Order.of(stack)
     taken = [end for end in ends if end.rows is not None]
-    if sum(len(end.rows or ()) for end in taken if not order.is_last(end)) > MOST_ENTRIES:
+    if sum(len(end.rows or ()) for end in taken if not is_last(end, stack)) > MOST_ENTRIES:
         return None
-    begin = min((order.begin(end) for end in ends if end.rows is None), default=0)
+    begin = min(_begin(end, stack) for end in ends)
     for end in taken:
         assert end.source is not None
         assert end.rows is not None
@@ -157,9 +165,9 @@ def _carried_history(program: Program, found: History, entries_added: int) -> Ca
             return None
         for row in end.rows:
             reader = None if end.axis in end.term.axes else end.term
-            here = None if order.is_last(end) else values.of(_is_iteration(terms, axis, row), axis)
+            here = None if is_last(end, stack) else values.of(_is_iteration(terms, axis, row), axis)
             carries.append(_entry(terms, numbers, reader, entry, here))
-            if reader is not None and order.place(row) <= begin:
+            if reader is not None and place_of(row, stack) <= begin:
                 # Every iteration that is read has it: it was taken before, or is.
                 values.know(reader, carries[-1].output.term)
     for end in ends:
@@ -186,32 +194,14 @@ def _carried_history(program: Program, found: History, entries_added: int) -> Ca
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """The order in which a scan goes through its rows."""
-
-    length: int
-    reverse: bool
-
-    @staticmethod
-    def of(stack: Term) -> _Order:
-        control = scan_of(stack)
-        return _Order(control.length, control.reverse)
-
-    def place(self, row: int) -> int:
-        """How many iterations come before the one of a row."""
-        return self.length - 1 - row if self.reverse else row
-
-    def is_last(self, end: End) -> bool:
-        """Whether it is the entry of the last iteration."""
-        return end.rows is not None and len(end.rows) == 1 and self.place(end.rows[0]) == self.length - 1
-
-    def begin(self, end: End) -> int:
-        """How many iterations come before the first one that is read."""
-        if end.parts is None:
-            return 0
-        iterations = end.parts.iterations
-        return min(self.place(iterations[0]), self.place(iterations[-1]))
+def _begin(end: End, stack: Term) -> int:
+    """How many iterations come before the first one in which something is computed for an end."""
+    if end.rows is not None:
+        return scan_of(stack).length if end.source is stack else place_of(end.rows[0], stack)
+    if end.parts is None:
+        return 0
+    iterations = end.parts.iterations
+    return min(place_of(iterations[0], stack), place_of(iterations[-1], stack))
 
 
 def _is_iteration(terms: Terms, axis: Axis, row: int) -> Term:

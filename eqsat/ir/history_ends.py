@@ -102,6 +102,18 @@ def scan_of(result: Term) -> Scan:
     return result.op.call.control
 
 
+def place_of(row: int, stack: Term) -> int:
+    """How many iterations of a scan come before the one that makes a row of what it stacks."""
+    control = scan_of(stack)
+    return control.length - 1 - row if control.reverse else row
+
+
+def is_last(end: End, stack: Term) -> bool:
+    """Whether an end is the entry of the last iteration."""
+    rows = end.rows
+    return rows is not None and len(rows) == 1 and place_of(rows[0], stack) == scan_of(stack).length - 1
+
+
 def iterations_axis(stack: Term) -> Axis | None:
     """The axis of the iterations in a stacked result."""
     assert isinstance(stack.op, Opaque)
@@ -126,7 +138,7 @@ def histories(
         for arg in dict.fromkeys(term.args):
             readers.setdefault(arg.number, []).append(term)
     outputs = {output.term.number for output in program.outputs}
-    once = compared(program).once if functions else None
+    once: frozenset[int] | None = None
     largest = max((term.bytes for term in terms), default=0)
     for term in terms:
         if not isinstance(term.op, Opaque) or is_extended(term.dtype):
@@ -136,7 +148,10 @@ def histories(
             axis = iterations_axis(term)
             if axis is None:
                 continue
-            known = once if LARGE * term.bytes >= largest else None
+            large = functions and LARGE * term.bytes >= largest
+            if large and once is None:
+                once = compared(program).once
+            known = once if large else None
             yield _Ends(program.terms, readers, outputs, exact, wide, known).of(term, axis)
 
 
@@ -188,6 +203,10 @@ class _Ends:
                     read.setdefault(term, []).append(reader)
                 if reader in walked:
                     waiting.append(reader)
+        if self.once is None or not self.once.isdisjoint(term.number for term in walked):
+            for end in [end for end in found.values() if end.rows is not None and not is_last(end, stack)]:
+                assert end.source is not None
+                read.setdefault(end.source, []).append(found.pop(end.term.number).term)
         for term in list(read):
             end = self._function(term, walked, stack)
             if end is not None:
@@ -223,14 +242,14 @@ class _Ends:
         row = row_taken(reader, along)
         if row is None:
             return None
-        control, part = scan_of(stack), some_iterations(source, stack)
+        part = some_iterations(source, stack)
         if part is not None and part[2] is stack:
             row, source = part[1][row], stack
         elif along != iterations_axis(stack):
             return None
-        is_last = source is stack and row == (0 if control.reverse else control.length - 1)
-        few = self.once is not None and control.length >= MOST_ENTRIES
-        return End(reader, along, rows=range(row, row + 1), source=source) if is_last or few else None
+        end = End(reader, along, rows=range(row, row + 1), source=source)
+        few = self.once is not None and scan_of(stack).length >= MOST_ENTRIES
+        return end if few or (source is stack and is_last(end, stack)) else None
 
     def _inside(self, read: Iterable[Term], walked: Mapping[Term, Axis], stack: Term) -> Iterator[End]:
         """The largest functions that are small and from which others, which are read, are computed."""

@@ -334,6 +334,14 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], int]] = {
     "from the first of what follows": (of_wide(lambda h, _: energy(h[9:] - h[9])), 1),
     "the same, of a slice": (of_wide(lambda h, _: (lambda g: energy(g - g[0]))(h[9:])), 1),
     "from a later one": (of_wide(lambda h, _: energy(h - h[7])), 24),
+    "of a function of a later one": (
+        of_wide(lambda h, _: (energy(h[9:] - h[5]), jnp.exp(h - h[5])[2])),
+        24,
+    ),
+    "of a function of an earlier one": (
+        of_wide(lambda h, _: (energy(h[9:] - h[5]), jnp.exp(h - h[5])[7])),
+        1,
+    ),
     "from the first in reverse": (of_wide(lambda h, _: energy(h - h[-1]), reverse=True), 1),
     "from the last in reverse": (of_wide(lambda h, _: energy(h - h[0]), reverse=True), 24),
     "of two results": (of_wide(lambda h, s: energy(h - s[0])), 24),
@@ -369,6 +377,9 @@ def test_small_functions_of_a_history_and_a_few_entries_are_read_without_it(name
 def test_entries_that_are_compared_are_computed_in_one_place() -> None:
     function = of_wide(lambda h, _: energy(h) == energy(h).max())
     program, _ = lowered(jax.jit(function), LONG)
+    assert with_histories_carried(program) is program
+    among = of_wide(lambda h, _: (h == h[0]).sum(0))
+    program, _ = lowered(jax.jit(among), LONG)
     assert with_histories_carried(program) is program
 
 
