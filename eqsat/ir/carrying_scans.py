@@ -13,7 +13,7 @@ from eqsat.ir.history_ends import End
 from eqsat.ir.history_parts import is_of_scan
 from eqsat.ir.iteration_values import Operand
 from eqsat.ir.operations import OPERATIONS
-from eqsat.ir.ops import Const, Iota, Map, Opaque, Operation, Reduce
+from eqsat.ir.ops import Const, Iota, Map, Opaque, Operation, Reduce, Rename
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, Terms
 
@@ -71,9 +71,10 @@ class Function:
 
     def of(self, terms: Terms, stacked: Term, axis: Axis) -> Term:
         """The function, given what is stacked along the axis of the iterations."""
+        along = self.end.axis
         if self.end.parts is None:
-            return stacked
-        along, iterations = self.end.axis, self.end.parts.iterations
+            return stacked if along == axis else terms.make(Rename(axis, along), [stacked])
+        iterations = self.end.parts.iterations
         place = terms.make(Iota(along, "int32"))
         for name, number in (("mul", iterations.step), ("add", iterations.start)):
             place = terms.make(Map(name, "int32"), [place, terms.make(Const(str(number), "int32"))])

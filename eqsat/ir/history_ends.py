@@ -5,7 +5,7 @@ e_t = sum_i f(scan(...)[1][t, i])  is stacked in the place of what it is a funct
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from eqsat.ir.axis import Axis
@@ -178,6 +178,7 @@ class _Ends:
         found: dict[int, End] = {}
         read: dict[Term, list[Term]] = {}
         walked = {stack: axis}
+        every = {axis}
         waiting = [stack]
         seen = {stack.number}
         while waiting:
@@ -190,13 +191,14 @@ class _Ends:
                     continue
                 seen.add(reader.number)
                 part = some_iterations(reader, stack)
-                end = self._entry(reader, term, along, stack) or self._reduction(reader, along, stack, axis)
+                end = self._entry(reader, term, along, stack) or self._reduction(reader, along, stack, every)
                 if end is not None:
                     found[reader.number] = end
                 elif part is not None:
                     walked[reader] = part[0]
                 elif isinstance(reader.op, Rename) and reader.op.old == along:
                     walked[reader] = reader.op.new
+                    every |= {reader.op.new} if along in every else set()
                 elif self._goes_inside(reader, along, stack):
                     walked[reader] = along
                 else:
@@ -208,13 +210,13 @@ class _Ends:
                 assert end.source is not None
                 read.setdefault(end.source, []).append(found.pop(end.term.number).term)
         for term in list(read):
-            end = self._function(term, walked, stack)
+            end = self._function(term, walked, every, stack)
             if end is not None:
                 found[term.number] = end
                 del read[term]
         if self.wide:
             # What else reads a large function of them can compute it of these.
-            for function in self._inside(read, walked, stack):
+            for function in self._inside(read, walked, every, stack):
                 found.setdefault(function.term.number, function)
         others = [(reader, walked[term]) for term, readers in read.items() for reader in readers]
         given = any(term.number in self.outputs for term in read)
@@ -227,11 +229,16 @@ class _Ends:
         inside = goes_inside(reader, along, stack, self.exact)
         return inside and not self._adds_up(reader, along, stack)
 
-    def _reduction(self, reader: Term, along: Axis, stack: Term, axis: Axis) -> End | None:
-        """A reduction over the iterations, or over those of a slice."""
+    def _reduction(self, reader: Term, along: Axis, stack: Term, every: Set[Axis]) -> End | None:
+        """A reduction over the iterations, or over those of a slice.
+
+        **Arguments:**
+
+        - `every`: the axes that have all iterations.
+        """
         if not self._adds_up(reader, along, stack):
             return None
-        if along == axis:
+        if along in every:
             return End(reader, along)
         # Over all iterations, other operands of slices would be other entries.
         parts = parts_read(summand(self.terms, reader, along), along, stack, self.exact)
@@ -251,20 +258,22 @@ class _Ends:
         few = self.once is not None and scan_of(stack).length >= MOST_ENTRIES
         return end if few or (source is stack and is_last(end, stack)) else None
 
-    def _inside(self, read: Iterable[Term], walked: Mapping[Term, Axis], stack: Term) -> Iterator[End]:
+    def _inside(
+        self, read: Iterable[Term], walked: Mapping[Term, Axis], every: Set[Axis], stack: Term
+    ) -> Iterator[End]:
         """The largest functions that are small and from which others, which are read, are computed."""
         waiting, seen = list(read), set(read)
         while waiting:
             for arg in waiting.pop().args:
                 if arg in walked and arg not in seen:
                     seen.add(arg)
-                    end = self._function(arg, walked, stack)
+                    end = self._function(arg, walked, every, stack)
                     if end is not None and end.stacked:
                         yield end
                     else:
                         waiting.append(arg)
 
-    def _function(self, term: Term, walked: Mapping[Term, Axis], stack: Term) -> End | None:
+    def _function(self, term: Term, walked: Mapping[Term, Axis], every: Set[Axis], stack: Term) -> End | None:
         """A few entries of a stacked result, or a function that is stacked in its place."""
         if self.once is None or term is stack or not self.once.isdisjoint(one.number for one in walked):
             return None
@@ -274,7 +283,7 @@ class _Ends:
             return End(term, along, rows=part[1], source=stack) if few else None
         if SMALLER * term.bytes * axis.size > stack.bytes * along.size:
             return None
-        if along == axis:
+        if along in every:
             return End(term, along, stacked=True)
         parts = parts_read(term, along, stack, self.exact)
         return None if parts is None else End(term, along, parts, stacked=True)
