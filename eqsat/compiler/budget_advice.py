@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Protocol, Self
 
 from eqsat.compiler.baseline import Baseline, Obstacle
@@ -43,6 +44,10 @@ class BudgetPlanner(Protocol):
         """Whether there is a plan for a budget, as far as is known without a search."""
         ...
 
+    def likely_budgets(self) -> Sequence[int]:
+        """Budgets in bytes that programs found on the way should keep to, the smallest first."""
+        ...
+
     def at(self, budget: int) -> Self:
         """The planner of the same function for another budget."""
         ...
@@ -73,8 +78,8 @@ def enough(planner: BudgetPlanner, refusal: Refusal) -> int:
     """A budget in bytes for which there is a plan.
 
     The smallest one that may be enough is tried first, unless a search takes long, then budgets between the
-    largest that is too small and the smallest that is known to be enough. The function as written is always a
-    plan for its own peak.
+    largest that is too small and the smallest that is known to be enough: those that programs found on the
+    way should keep to, or else their mean. The function as written is always a plan for its own peak.
     """
     least = planner.baseline.certified().peak
     if planner.obstacle is not None:
@@ -93,7 +98,8 @@ def enough(planner: BudgetPlanner, refusal: Refusal) -> int:
     for _ in range(MOST_TRIED_IF_LONG if planner.searches_long else MOST_TRIED):
         if planner.deadline.passed() or least <= NEAR * too_small:
             break
-        middle = round(math.sqrt(too_small * least))
+        likely = (budget for budget in planner.likely_budgets() if NEAR * too_small < budget < least / NEAR)
+        middle = next(likely, round(math.sqrt(too_small * least)))
         if _does(planner, middle):
             least = middle
         else:

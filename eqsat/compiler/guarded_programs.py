@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from eqsat.compiler.candidate_compiler import CandidateCompiler, CompiledCandidate
-from eqsat.compiler.search import Goal, Search
+from eqsat.compiler.goals import Goal
+from eqsat.compiler.search import Search
 from eqsat.ir.program import Program
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import CappedExtraction, first_fitting

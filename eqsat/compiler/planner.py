@@ -26,12 +26,13 @@ from eqsat.compiler.candidate_compiler import (
     total_bytes,
 )
 from eqsat.compiler.defect_report import despite_defects, is_defect, reported
+from eqsat.compiler.goals import Goal
 from eqsat.compiler.guarded_programs import GuardedPrograms
 from eqsat.compiler.lowered import Lowered
 from eqsat.compiler.minimum_memory import LeastMemory, grown
 from eqsat.compiler.plan_assembly import PlanAssembly
 from eqsat.compiler.planned import Planned
-from eqsat.compiler.search import Goal, Search
+from eqsat.compiler.search import Search
 from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.written_sums import with_written_sums
 from eqsat.errors import BudgetError
@@ -73,6 +74,9 @@ goes on to wider spaces, and if all programs are slow, there is no plan unless t
 BRISK = 2.0
 """A program predicted to be slower than the function as written by more than this factor is compiled only
 after programs with loops over more axes were looked for: these may be faster."""
+
+LIKELY = 1.05
+"""Programs found on the way to a refusal are expected to keep to so many times their predicted peaks."""
 
 MANY_COMPILATIONS = 8
 """A search that compiles so many programs takes long: a refusal tries fewer other budgets."""
@@ -227,6 +231,12 @@ class Planner:
             one.peak + one.certified.doubt <= budget and one.seconds(self.machine) <= longest
             for one in self.lowered.least.drafted
         )
+
+    def likely_budgets(self) -> list[int]:
+        """Budgets that programs of the last search should keep to, if compilers add a little."""
+        extracted = [] if self.search is None else self.search.extracted
+        longest = self._longest(self.max_slowdown)
+        return sorted({round(LIKELY * peak) for peak, seconds in extracted if seconds <= longest})
 
     def peak_tensors(self) -> tuple[PeakTensor, ...]:
         """The largest arrays at the smallest peak so far, and what stops their axes from being split."""

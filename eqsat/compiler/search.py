@@ -13,10 +13,9 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
 
-from eqsat.compiler.candidate_compiler import CompiledCandidate, Stopwatch
+from eqsat.compiler.candidate_compiler import CompiledCandidate
 from eqsat.compiler.decisions import (
     Accept,
     Compile,
@@ -32,6 +31,7 @@ from eqsat.compiler.decisions import (
     peak_text,
     predicted_text,
 )
+from eqsat.compiler.goals import Compiler, Goal
 from eqsat.compiler.lengthening import Lengthening
 from eqsat.compiler.minimum_memory import LeastMemory
 from eqsat.planning.candidates import Candidate
@@ -78,44 +78,6 @@ BETTER = 0.98
 """A candidate is better if it should take at most this part of the time of the best one before."""
 
 
-class Compiler(Protocol):
-    """A compiler of candidates."""
-
-    @property
-    def stopwatch(self) -> Stopwatch:
-        """Measures the stages of planning."""
-
-    @property
-    def smallest(self) -> CompiledCandidate | None:
-        """The program with the smallest peak so far."""
-
-    def compile(self, candidate: Candidate, budget: float) -> CompiledCandidate:
-        """Emit and compile a candidate."""
-
-
-@dataclass(frozen=True)
-class Goal:
-    """The goal of a search.
-
-    **Attributes:**
-
-    - `budget`, `fixed`: bytes: of arguments, outputs and temporaries, and of arguments and outputs.
-    - `spaces`: for each space, in order, the number of axes that may be looped over; None for no loops.
-    - `longest`: seconds. Candidates predicted to take as long are not compiled.
-    - `enough`: seconds. A program that fits and takes no longer ends the search.
-    - `brisk`: seconds. Candidates that should take longer are compiled only after wider spaces were searched.
-    - `most`: so many candidates are compiled at most.
-    """
-
-    budget: int
-    fixed: int
-    spaces: tuple[int | None, ...]
-    longest: float = math.inf
-    enough: float = math.inf
-    brisk: float = math.inf
-    most: float = math.inf
-
-
 class Search:
     """A search and its state.
 
@@ -126,6 +88,7 @@ class Search:
     - `found`: all accepted programs, which fit.
     - `log`: the decisions so far.
     - `compilations`: how many programs were compiled.
+    - `extracted`: of all candidates, the predicted peak in bytes and the predicted seconds.
 
     **Arguments:**
 
@@ -191,6 +154,7 @@ class Search:
         self._drafted = 0
         self._small: CompiledCandidate | None = None
         self._ended = "not ended"
+        self.extracted: list[tuple[int, float]] = []
 
     @property
     def fastest(self) -> CompiledCandidate | None:
@@ -379,6 +343,7 @@ class Search:
         if not group:
             return "nothing new"
         before = self._ranking.best()
+        self.extracted += [(one.predicted_peak, one.predicted_seconds) for one in group]
         self._ranking.add(group, bound)
         best = self._ranking.best()
         bar = math.inf if before is None else BETTER * before.predicted_seconds

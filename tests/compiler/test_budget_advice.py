@@ -20,6 +20,8 @@ class Planner:
     searches_long = False
     baseline: Any = SimpleNamespace(certified=lambda: SimpleNamespace(peak=WRITTEN, fixed=FIXED), spared=0)
 
+    likely: tuple[int, ...] = ()
+
     def __init__(self, needed: int, budget: int = 200, certain: int = WRITTEN) -> None:
         self.needed = needed
         self.budget = budget
@@ -29,6 +31,9 @@ class Planner:
     def at(self, budget: int) -> Planner:
         self.tried.append(budget)
         return Planner(self.needed, budget)
+
+    def likely_budgets(self) -> tuple[int, ...]:
+        return self.likely
 
     def is_certain(self, budget: int) -> bool:
         return budget >= self.certain
@@ -60,6 +65,14 @@ def test_if_a_search_takes_long_one_budget_is_tried() -> None:
     budget = enough(planner, Refusal(["too small"], 600))
     assert 700 <= budget < WRITTEN
     assert len(planner.tried) == 1
+
+
+def test_budgets_that_other_programs_should_keep_to_are_tried_first() -> None:
+    planner: Any = Planner(700)
+    planner.searches_long = True
+    planner.likely = (150, 720, 800)
+    assert enough(planner, Refusal(["too small"], 600)) == 720
+    assert planner.tried == [720]
 
 
 def test_nothing_is_tried_if_no_program_needs_less_than_the_function_as_written() -> None:

@@ -17,8 +17,9 @@ import eqsat
 from eqsat.backend.certificate import Certified
 from eqsat.backend.module import Module
 from eqsat.compiler.candidate_compiler import CompiledCandidate, Stopwatch
+from eqsat.compiler.goals import Goal
 from eqsat.compiler.lengthening import MOST_TRIES
-from eqsat.compiler.search import ENOUGH_HELD, MOST_FAILED, MOST_UNMOVED, Goal, Search
+from eqsat.compiler.search import ENOUGH_HELD, MOST_FAILED, MOST_UNMOVED, Search
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import attempts
 from eqsat.planning.ranking import Ranking
