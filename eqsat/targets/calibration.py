@@ -30,7 +30,8 @@ from eqsat.targets.machine import Machine
 from eqsat.targets.target import Target
 
 MEASURED = ("flops", "reduced_flops", "elements", "bytes", "cached_bytes", "fresh", "call", "iteration")
-"""The measured attributes of a machine, if it has them. The others are sizes, or belong to the compiler."""
+"""The measured attributes of a machine, if it has them. The others are sizes, or belong to the compiler, as
+`iteration` does of a CPU."""
 
 LEAST = 1e-9
 """Seconds. No figure is less, however noisy the measurement."""
@@ -127,15 +128,7 @@ def _measured(known: Machine, platform: str) -> Machine:
     elementwise = _per_iteration(steps, small, iterations)
     again = _per_iteration(lambda x: x + 1, jnp.ones(known.cache // 4, jnp.float32), iterations)
     through = _per_iteration(lambda x: x + 1, jnp.ones(large, jnp.float32), 5)
-    if not on_cpu:
-        # A sum of all entries is a kernel of its own, beside the one that they are computed in.
-        one = _per_iteration(lambda x: x * 0.5 + 1, jnp.ones(1024, jnp.float32), 1000)
-        two = _per_iteration(lambda x: x * 0.5 + jnp.sum(x) / 2048, jnp.ones(1024, jnp.float32), 1000)
-        call = max(two - one, LEAST)
-        iteration = max(one - call, LEAST)
-    else:
-        call = _per_iteration(lambda x: x @ x / 8, jnp.ones((8, 8), jnp.float32), 1000)
-        iteration = known.iteration
+    call, iteration = (_product_start(), known.iteration) if on_cpu else _kernel_starts()
     return replace(
         known,
         flops=2 * side**3 / product,
@@ -147,6 +140,20 @@ def _measured(known: Machine, platform: str) -> Machine:
         iteration=iteration,
         fresh=_fresh_rate(2 * known.kept) if on_cpu else known.fresh,
     )
+
+
+def _product_start() -> float:
+    """Seconds to start an operation on a CPU, of which a small product is the slowest."""
+    return _per_iteration(lambda x: x @ x / 8, jnp.ones((8, 8), jnp.float32), 1000)
+
+
+def _kernel_starts() -> tuple[float, float]:
+    """Seconds to start a kernel, and to start an iteration beside the kernels in it."""
+    # A sum of all entries is a kernel of its own, beside the one that they are computed in.
+    one = _per_iteration(lambda x: x * 0.5 + 1, jnp.ones(1024, jnp.float32), 1000)
+    two = _per_iteration(lambda x: x * 0.5 + jnp.sum(x) / 2048, jnp.ones(1024, jnp.float32), 1000)
+    call = max(two - one, LEAST)
+    return call, max(one - call, LEAST)
 
 
 def _fresh_rate(size: int) -> float:

@@ -21,6 +21,7 @@ from eqsat.ir.ops import Opaque
 from eqsat.ir.program import Output, Program
 from eqsat.ir.spec import check_program
 from eqsat.planning.rematerialisation import with_rematerialised_operands
+from tests.nightly import THOROUGH
 from tests.program_text import ProgramText
 from tests.random_control import random_loops
 from tests.stages import lowered, normal
@@ -139,7 +140,7 @@ def test_the_same_call_has_the_same_number_whatever_else_a_program_knows() -> No
         assert all(other[number] == first[number] for number in other.keys() & first.keys())
 
 
-@settings(UNHURRIED, max_examples=60)
+@settings(UNHURRIED, max_examples=60 if THOROUGH else 30)
 @given(random_loops(), st.integers(0, 3))
 def test_random_loops_mean_the_same_in_every_form(program: ProgramText, seed: int) -> None:
     arrays = program.arrays(seed)

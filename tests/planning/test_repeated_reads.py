@@ -19,6 +19,7 @@ from eqsat.planning.loops import build
 from eqsat.planning.repeated_reads import read_repeatedly
 from eqsat.targets.catalogue import find_target
 from eqsat.targets.cpu import CPU
+from tests.nightly import nightly_but
 from tests.stages import lowered, normal
 
 
@@ -49,7 +50,7 @@ def planned(fn: Callable[..., Any], *args: Any) -> tuple[Any, str]:
     return run, source
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", nightly_but([2], [2, 4]))
 def test_each_step_is_stored(count: int) -> None:
     u, k = normal(400, 300), 1 + np.abs(normal(400, 300, seed=1))
     run, source = planned(steps(count), u, k)

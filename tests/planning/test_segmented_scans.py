@@ -20,6 +20,7 @@ from eqsat.ir.ops import Call, Opaque, Operation
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term, reachable
 from eqsat.planning.rematerialisation import with_rematerialised_operands
+from tests.nightly import THOROUGH
 from tests.planning.test_rematerialisation import check_equalities
 from tests.stages import lowered, normal
 from tests.test_random_programs import UNHURRIED
@@ -224,7 +225,7 @@ def test_residuals_that_are_as_large_as_what_layers_pass_on() -> None:
     assert "split-summing-call" not in plan.rules_fired
 
 
-@settings(UNHURRIED, max_examples=10)
+@settings(UNHURRIED, max_examples=10 if THOROUGH else 5)
 @given(
     st.integers(32, 40),
     st.booleans(),
