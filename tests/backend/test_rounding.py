@@ -105,12 +105,12 @@ def test_places_and_shares_of_pixels_belong_together() -> None:
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4 * np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("share", nightly_but([0.5], [0.25, 0.5, 1]))
+@pytest.mark.parametrize("share", [0.25, 0.5, 1])
 def test_a_row_is_among_the_rows_that_it_was_taken_from(share: float) -> None:
     """In chunks, one kernel would add to the exact product, and another one to the rounded one."""
 
     def found(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        sums = jax.vmap(lambda row: jax.lax.associative_scan(jnp.add, row))(x) * 1.1 + 0.3 * x
+        sums = jnp.tanh(x) * 1.1 + 0.3 * x
         cost = jnp.sum(sums**2, 1)
         best = sums[jnp.argmin(cost)]
         return jnp.sum(jnp.all(sums == best, 1)), jnp.sum(cost == cost.min())

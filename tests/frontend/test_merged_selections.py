@@ -25,7 +25,7 @@ VALUES: dict[str, list[Any]] = {
     "uint32": [0, 1, 2**32 - 1],
 }
 SHAPES = st.lists(st.integers(1, 5), min_size=2, max_size=4)
-SETTINGS = settings(max_examples=200 if THOROUGH else 30)
+SETTINGS = settings(max_examples=200 if THOROUGH else 12)
 
 
 def drawn(data: st.DataObject, shape: list[int], dtypes: list[str]) -> Any:

@@ -59,6 +59,7 @@ READ: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", READ)
 @pytest.mark.parametrize("dtype", ["float32", "int32", "uint8", "bool"])
 def test_an_entry_of_a_call_is_a_reduction(name: str, dtype: str) -> None:

@@ -34,7 +34,7 @@ def placed(fn: Callable[[Any], Any], x: Any, around: bool = True) -> list[Any]:
     return [one.params["places"] for one in flat.equations if one.name == PLACED_ROWS]
 
 
-@settings(max_examples=60 if THOROUGH else 8)
+@settings(max_examples=60 if THOROUGH else 5)
 @given(
     st.sampled_from(MODES),
     st.tuples(st.integers(2, 9), st.integers(2, 9)),
@@ -49,7 +49,7 @@ def test_every_pad_takes_rows_from_known_places(
     assert not few or len(found) >= sum(map(any, widths))
 
 
-@settings(max_examples=20 if THOROUGH else 10)
+@settings(max_examples=20 if THOROUGH else 6)
 @given(st.integers(1, 9), st.integers(-20, 20), st.integers(0, 1))
 def test_every_roll_goes_around(size: int, shift: int, dimension: int) -> None:
     x = normal(size, 3) if dimension == 0 else normal(3, size)
@@ -81,7 +81,7 @@ def places_of_derivative(fn: Callable[[Any], Any], x: Any) -> list[Any]:
     return placed(lambda given: derivative(given)[0], np.asarray(fn(x)))
 
 
-@settings(max_examples=20 if THOROUGH else 10)
+@settings(max_examples=20 if THOROUGH else 6)
 @given(st.integers(2, 9), st.integers(-20, 20), st.integers(0, 1))
 def test_the_derivative_of_a_roll_goes_around_the_other_way(size: int, shift: int, dimension: int) -> None:
     x = normal(size, 3) if dimension == 0 else normal(3, size)
@@ -91,7 +91,7 @@ def test_the_derivative_of_a_roll_goes_around_the_other_way(size: int, shift: in
     assert places[0] == shift % size
 
 
-@settings(max_examples=60 if THOROUGH else 8)
+@settings(max_examples=60 if THOROUGH else 5)
 @given(
     st.sampled_from(MODES), st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=2, max_size=2)
 )

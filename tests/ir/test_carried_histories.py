@@ -174,7 +174,7 @@ def test_entries_of_several_iterations_are_read_without_all_in_between(name: str
     check(*LAGGED[name], tolerance=1e-6, x=LONG)
 
 
-@settings(max_examples=25 if THOROUGH else 12, derandomize=True)
+@settings(max_examples=25 if THOROUGH else 8, derandomize=True)
 @given(
     st.lists(st.integers(0, 4), min_size=1, max_size=3, unique=True),
     st.integers(2, 60),
@@ -384,7 +384,7 @@ def test_entries_that_are_compared_are_computed_in_one_place() -> None:
     assert with_histories_carried(program) is program
 
 
-@settings(max_examples=20 if THOROUGH else 10, derandomize=True)
+@settings(max_examples=20 if THOROUGH else 6, derandomize=True)
 @given(
     st.integers(-40, 39),
     st.integers(0, 12),
