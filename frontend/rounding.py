@@ -83,9 +83,11 @@ def _applied(eqn: Any, operands: list[_Known]) -> list[_Known]:
         return _evaluated(called, operands)
     values = [operand.value for operand in operands]
     sums = name in SUMS and jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.floating)
-    size = eqn.outvars[0].aval.size if eqn.outvars else 0
+    # Tokens and references have no size.
+    size = max((getattr(var.aval, "size", 0) for var in eqn.outvars), default=0)
     repeated = name not in PLACING and any(
-        operand.placed and var.aval.size < size for operand, var in zip(operands, eqn.invars, strict=True)
+        operand.placed and getattr(var.aval, "size", size) < size
+        for operand, var in zip(operands, eqn.invars, strict=True)
     )
     if sums and (repeated or any(operand.selected for operand in operands)):
         values = [_rounded(operand.value) if operand.product else operand.value for operand in operands]

@@ -248,6 +248,7 @@ CASES = (
 )
 QUICK = (
     case("mean, deviation, maximum", moments, moments_by_hand, 200, 500, "100kB"),
+    case("observables", observables, observables_by_hand, 200, 500, "100kB"),
     case("covariances of 20", covariance, covariance_by_hand, 2_000, 20, "60kB"),
     case("gradient of variances", gradient, gradient_by_hand, 600, 500, "600kB", arguments=forces),
     case("three layers", layers, layers_by_hand, 200, 500, "100kB", arguments=forces),

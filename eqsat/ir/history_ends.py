@@ -1,6 +1,10 @@
 """What stacked results of scans end in: reductions over the iterations, single entries, and small functions.
 
-e_t = sum_i f(scan(...)[1][t, i])  is stacked in the place of what it is a function of
+A function is small if its entries are, such as the energy of each state of a simulation,
+
+    e_t = sum_i f(scan(...)[1][t, i])
+
+and is stacked in place of the states (`carried_histories`).
 """
 
 from __future__ import annotations
@@ -198,7 +202,8 @@ class _Ends:
                     walked[reader] = part[0]
                 elif isinstance(reader.op, Rename) and reader.op.old == along:
                     walked[reader] = reader.op.new
-                    every |= {reader.op.new} if along in every else set()
+                    if along in every:
+                        every.add(reader.op.new)
                 elif self._goes_inside(reader, along, stack):
                     walked[reader] = along
                 else:
