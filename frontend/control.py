@@ -16,6 +16,7 @@ from eqsat.frontend.handlers_elementwise import map_maker
 from eqsat.frontend.naming import Made, build_names
 from eqsat.frontend.registry import Views, handles
 from eqsat.frontend.scan_groups import scan_groups
+from eqsat.ir.axis import layout_axes
 from eqsat.ir.control import Control, Scan, Switch, While, carried, sliced
 from eqsat.ir.ops import Call, Opaque, Reduce
 
@@ -37,9 +38,9 @@ class Enclosure:
     inputs: list[int] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)
 
-    def given(self, lowering: Lowering, source: int, layout: DraftLayout) -> View:
+    def given(self, lowering: Lowering, source: int, layout: DraftLayout, flat: bool = False) -> View:
         """The input of the body for an operand, or for a slice of it, of that layout."""
-        view = lowering.body_input(layout, self.operands[source].dtype)
+        view = lowering.body_input(layout, self.operands[source].dtype, flat)
         self.inputs.append(view.node)
         self.sources.append(source)
         return view
@@ -55,7 +56,7 @@ class Enclosure:
         known = lowering.known.inside(view, lambda table: self.captured(lowering, table))
         if known is not None:
             return known
-        inside = self.given(lowering, source, compact(lowering, view))
+        inside = self.given(lowering, source, compact(lowering, view), flat=True)
         return View(inside.node, view.layout, view.dtype)
 
     def captured(self, lowering: Lowering, view: View) -> View:
@@ -128,11 +129,12 @@ def controlled(
     number = lowering.draft.new_call()
 
     def make_call(axis_of: Resolver) -> Call:
+        given = map(axis_of.layout, arg_layouts)
         return Call(
             number,
             equation.primitive,
             {},
-            tuple(map(axis_of.layout, arg_layouts)),
+            tuple(one if place in moving else layout_axes(one) for place, one in enumerate(given)),
             tuple(map(axis_of.layout, layouts)),
             dtypes,
             frozenset(),

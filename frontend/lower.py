@@ -294,14 +294,20 @@ class Lowering:
         self._inputs += 1
         return self._leaf(index, self.draft.fresh_layout(shape), dtype)
 
-    def body_input(self, layout: DraftLayout, dtype: str) -> View:
-        """An input of a body of control flow."""
-        self._body_inputs += 1
-        return self._leaf(-self._body_inputs, layout, dtype)
+    def body_input(self, layout: DraftLayout, dtype: str, flat: bool = False) -> View:
+        """An input of a body of control flow.
 
-    def _leaf(self, index: int, layout: DraftLayout, dtype: str) -> View:
+        **Arguments:**
+
+        - `flat`: whether an axis that is split in the end has a dimension for each of its parts.
+        """
+        self._body_inputs += 1
+        return self._leaf(-self._body_inputs, layout, dtype, flat)
+
+    def _leaf(self, index: int, layout: DraftLayout, dtype: str, flat: bool = False) -> View:
         def make(axis_of: Resolver) -> Leaf:
-            return Leaf(self._places.get(index, index), axis_of.layout(layout), dtype)
+            given = axis_of.layout(layout)
+            return Leaf(self._places.get(index, index), layout_axes(given) if flat else given, dtype)
 
         node = self.draft.add(make, (), (axis for axis in layout if axis is not None))
         return View(node, layout, dtype)

@@ -225,6 +225,20 @@ def test_a_loop_of_no_iteration_is_left_as_it_is() -> None:
     check_meaning(lambda x: lax.scan(lambda c, x: (c + x, x), 2.0, x), normal(0))
 
 
+def test_what_a_loop_captures_is_given_by_the_axes_that_it_has_in_the_end() -> None:
+    """Tiles of the rows split their axis after the loop was lowered."""
+
+    def total(speed: Any) -> Any:
+        def step(state: Any, _: Any) -> Any:
+            return state + speed * (jnp.roll(state, 1, 0) - jnp.roll(state, 1, 1)), None
+
+        return lax.scan(step, jnp.ones((64, 64)), length=3)[0].sum()
+
+    program = check_meaning(jax.grad(total), normal(64, 64))
+    (given,) = program.inputs
+    assert len(given.axes) == 3
+
+
 @pytest.mark.parametrize("chosen", [0, 1, 5])
 def test_a_branch_that_is_known_through_calls_is_inlined(chosen: int) -> None:
     """A choice by a constant that a `jit` is given: the index is clamped, and converted."""
