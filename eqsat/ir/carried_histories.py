@@ -38,6 +38,7 @@ from eqsat.ir.iteration_values import IterationValues, entry_of
 from eqsat.ir.ops import Const, Dot, Iota, Leaf, Map, Opaque, Reduce
 from eqsat.ir.program import Output, Program
 from eqsat.ir.reduction_monoids import MERGES, identity_text
+from eqsat.ir.sliced_calls import SlicedTerms
 from eqsat.ir.substitution import substituted, with_inputs
 from eqsat.ir.term import Term, Terms
 
@@ -92,15 +93,17 @@ def _found(
 
 
 def _of_all(
-    terms: Terms, end: End, axis: Axis, entries: Mapping[Term, Sequence[Term]], taken: Iterable[Term]
+    slices: SlicedTerms, end: End, axis: Axis, entries: Mapping[Term, Sequence[Term]], taken: Iterable[Term]
 ) -> Term:
     """What is reduced or stacked, over all iterations: where it was not reduced, what changes nothing.
 
     **Arguments:**
 
+    - `slices`: makes the terms along all iterations of those along a slice.
     - `entries`: by stacked result, what stands for its entries of the iteration, of that before, and so on.
     - `taken`: single entries, which are the same in all iterations.
     """
+    terms = slices.terms
     read = end.term if end.stacked else summand(terms, end.term, end.axis)
     if end.parts is None:
         return read
@@ -108,7 +111,12 @@ def _of_all(
     known |= {number: entries[stack][lag] for number, (stack, lag) in end.parts.slices.items()}
     for number, row in end.parts.rows.items():
         known[number] = row_of_iteration(terms, end.parts, axis, row)
-    (whole,) = substituted(terms, [read], known)
+    along = end.parts.axis
+
+    def made(term: Term, args: Sequence[Term]) -> Term:
+        return slices.of(term, along, args, axis) if along in term.axes else terms.make(term.op, args)
+
+    (whole,) = substituted(terms, [read], known, made)
     if end.stacked:
         return whole
     kind = getattr(end.term.op, "kind", "sum")
@@ -128,7 +136,7 @@ def _carried_history(program: Program, found: History, entries_added: int) -> Ca
     assert isinstance(stack.op, Opaque)
     if entry_of(stack.op, axis) is None:
         return None
-    values = IterationValues(terms, numbers, stack)
+    values, slices = IterationValues(terms, numbers, stack), SlicedTerms(terms, numbers.numbered)
     carries: list[Carry] = []
     functions: list[Function] = []
     several: list[Entries] = []
@@ -173,7 +181,7 @@ def _carried_history(program: Program, found: History, entries_added: int) -> Ca
     for end in ends:
         if end.rows is not None:
             continue
-        value = _of_all(terms, end, axis, entries, (one.term for one in taken))
+        value = _of_all(slices, end, axis, entries, (one.term for one in taken))
         entry = values.of(value, end.axis if end.parts is None else axis)
         if entry is None:
             return None

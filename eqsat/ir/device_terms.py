@@ -53,6 +53,10 @@ class Numbers:
         self.calls += 1
         return self.calls - 1
 
+    def numbered(self, made: Call, origin: Call) -> Call:
+        """A call that was made of another one with a number of its own."""
+        return replace(made, id=self.call())
+
     def input(self) -> int:
         self.inputs -= 1
         return self.inputs + 1

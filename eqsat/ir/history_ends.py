@@ -17,7 +17,7 @@ from eqsat.ir.comparing import compared
 from eqsat.ir.control import Scan
 from eqsat.ir.dtypes import is_extended
 from eqsat.ir.history_functions import adds_up, goes_inside
-from eqsat.ir.history_parts import Parts, parts_read, row_taken, some_iterations
+from eqsat.ir.history_parts import Parts, is_of_scan, parts_read, row_taken, some_iterations
 from eqsat.ir.ops import Dot, Map, Opaque, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.scalar_expansion import LARGE
@@ -216,8 +216,9 @@ class _Ends:
                 read.setdefault(end.source, []).append(found.pop(end.term.number).term)
         for term in list(read):
             end = self._function(term, walked, every, stack)
-            if end is not None:
-                found[term.number] = end
+            ends = [end] if end is not None else self._entries(term, walked, every, stack)
+            if ends:
+                found |= {end.term.number: end for end in ends}
                 del read[term]
         if self.wide:
             # What else reads a large function of them can compute it of these.
@@ -277,6 +278,23 @@ class _Ends:
                         yield end
                     else:
                         waiting.append(arg)
+
+    def _entries(self, term: Term, walked: Mapping[Term, Axis], every: Set[Axis], stack: Term) -> list[End]:
+        """A few entries of a stacked result that a term is computed from; none if it needs others, too."""
+        found: list[End] = []
+        waiting, seen = [term], {term}
+        while waiting:
+            at = waiting.pop()
+            end = self._function(at, walked, every, stack) if some_iterations(at, stack) else None
+            if end is not None:
+                found.append(end)
+                continue
+            inner = [arg for arg in at.args if arg in walked]
+            if is_of_scan(at, stack) or not inner:
+                return []
+            waiting += [arg for arg in inner if arg not in seen]
+            seen.update(inner)
+        return found
 
     def _function(self, term: Term, walked: Mapping[Term, Axis], every: Set[Axis], stack: Term) -> End | None:
         """A few entries of a stacked result, or a function that is stacked in its place."""

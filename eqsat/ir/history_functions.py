@@ -6,9 +6,12 @@ import math
 from collections.abc import Iterable
 
 from eqsat.ir.axis import Axis
+from eqsat.ir.comparing import INDICES, SELECTING_CALLS, SELECTING_OPERATIONS
+from eqsat.ir.device_terms import COLLECTIVES
 from eqsat.ir.dtypes import accumulator, is_inexact
-from eqsat.ir.ops import Dot, Map, Opaque, Reduce, Rename
+from eqsat.ir.ops import Dot, Map, Opaque, Operation, Reduce, Rename, Select
 from eqsat.ir.reduction_monoids import MERGES
+from eqsat.ir.sliced_calls import sliced_call
 from eqsat.ir.term import Term
 
 ROUNDED = frozenset({"sum", "prod"})
@@ -44,32 +47,79 @@ def adds_up(term: Term, axis: Axis, stack: Term, exact: bool, wide: bool = False
 def goes_inside(term: Term, axis: Axis, stack: Term, exact: bool) -> bool:
     """Whether every iteration can compute its slice of a term by itself.
 
-    A sum over an axis that passes through the scan would keep loops over its chunks from being outside.
+    A sum over an axis that passes through the scan would keep loops over its chunks from being outside. A
+    call that needs it whole leaves no such loops: outside, it would need all iterations.
     """
-    match term.op:
-        case Map():
+    op = term.op
+    if isinstance(op, Map):
+        return True
+    if isinstance(op, Rename):
+        return axis not in (op.old, op.new)
+    reduced = _reduced(term)
+    others = reduced - _own_axes(stack)
+    if axis in reduced or (others and not others <= _made_axes(term, axis, stack)):
+        return False
+    match op:
+        case Dot():
+            return not exact and _is_as_fast(term, axis, stack)
+        case Reduce(kind=kind, dtype=dtype):
+            return not (exact and kind in ROUNDED and is_inexact(dtype))
+        case Select():
             return True
-        case Rename(old=old, new=new):
-            return axis not in (old, new)
-        case Dot(axes=axes):
-            inside = axes <= _own_axes(stack) - {axis}
-            return inside and _is_as_fast(term, axis, stack) and not exact
-        case Reduce(kind=kind, axes=axes, dtype=dtype):
-            rounds = kind in ROUNDED and is_inexact(dtype)
-            return axes <= _own_axes(stack) - {axis} and not (rounds and exact)
+        case Operation(spec=spec):
+            return not exact or spec.name in SELECTING_OPERATIONS
+        case Opaque(call=call):
+            kept = not exact or call.primitive.name in SELECTING_CALLS
+            sliced = sliced_call(call, axis, [arg.dtype for arg in term.args])
+            return kept and sliced is not None and _is_as_fast(term, axis, stack)
     return False
 
 
-def _is_as_fast(product: Term, axis: Axis, stack: Term) -> bool:
-    """Whether a product takes about as long one iteration at a time.
+def _reduced(term: Term) -> frozenset[Axis]:
+    """The axes that an op reduces or works along, and may be given by chunks, one after another."""
+    match term.op:
+        case Reduce(axes=axes) | Dot(axes=axes):
+            return axes
+        case Select(axis=axis):
+            return frozenset({axis})
+        case Operation(axes=core):
+            return frozenset(core)
+        case Opaque(call=call):
+            return call.sums | call.accumulates
+    return frozenset()
 
-    With few rows, it takes the time that it takes to read a matrix which all iterations share.
+
+def _made_axes(term: Term, axis: Axis, stack: Term) -> frozenset[Axis]:
+    """The axes that operations on entries have made, such as that of a window of each."""
+    found: set[Axis] = set()
+    waiting, seen = list(term.args), {term.number}
+    while waiting:
+        at = waiting.pop()
+        if at.number in seen or axis not in at.axes:
+            continue
+        seen.add(at.number)
+        if isinstance(at.op, Opaque) and at.op.call.bodies:
+            continue
+        if isinstance(at.op, Opaque | Select | Operation):
+            found |= at.axes.difference(*(arg.axes for arg in at.args if axis in arg.axes))
+        waiting += at.args
+    return frozenset(found) - stack.axes
+
+
+def _is_as_fast(term: Term, axis: Axis, stack: Term) -> bool:
+    """Whether a product or a call takes about as long one iteration at a time.
+
+    With few rows, a product takes the time that it takes to read a matrix which all iterations share. Devices
+    that talk in every iteration wait for each other.
     """
-    assert isinstance(product.op, Dot)
     entry = stack.axes - {axis}
-    shared = [arg for arg in product.args if axis not in arg.axes]
-    enough = _size(entry - product.op.axes) >= ROWS
-    return enough or all(_size(arg.axes) <= _size(entry) for arg in shared)
+    if isinstance(term.op, Dot) and _size(entry - term.op.axes) >= ROWS:
+        return True
+    name = term.op.call.primitive.name if isinstance(term.op, Opaque) else None
+    if name in INDICES or name in COLLECTIVES:
+        return name in INDICES
+    shared = [arg for arg in term.args if axis not in arg.axes]
+    return all(_size(arg.axes) <= _size(entry) for arg in shared)
 
 
 def _size(axes: Iterable[Axis]) -> int:

@@ -10,6 +10,7 @@ from eqsat.ir.device_terms import Numbers
 from eqsat.ir.history_functions import goes_inside
 from eqsat.ir.history_parts import is_of_scan
 from eqsat.ir.ops import Const, Leaf, Map, Opaque, Rename
+from eqsat.ir.sliced_calls import SlicedTerms
 from eqsat.ir.substitution import substituted
 from eqsat.ir.term import Term, Terms, reachable
 
@@ -52,6 +53,10 @@ class IterationValues:
     _inside: dict[int, Term] = field(default_factory=dict)
     _along: dict[int, Axis | None] = field(default_factory=dict)
     _stand_ins: set[int] = field(default_factory=set)
+    _slices: SlicedTerms = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._slices = SlicedTerms(self.terms, self.numbers.numbered)
 
     def stand_in(self, layout: Layout, entry: Term, axis: Axis) -> Term:
         """A term for what has a certain entry in each iteration.
@@ -103,7 +108,13 @@ class IterationValues:
                     return None
                 self._inside[term.number] = entry
             elif axis in term.axes and goes_inside(term, axis, self.stack, self.exact):
-                waiting += term.args
+                if isinstance(term.op, Opaque):
+                    args = [entry for arg in term.args if (entry := self.of(arg, axis)) is not None]
+                    if len(args) < len(term.args):
+                        return None
+                    self._inside[term.number] = self._slices.of(term, axis, args)
+                else:
+                    waiting += term.args
             else:
                 return None
         return substituted(self.terms, [value], self._inside)[0]

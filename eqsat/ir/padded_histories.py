@@ -8,7 +8,7 @@ its own entry, from that of the history; the same holds for every tenth entry, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from jax import lax
@@ -19,6 +19,7 @@ from eqsat.ir.control import Scan
 from eqsat.ir.history_parts import parts_read, row_of_iteration, where_read
 from eqsat.ir.ops import Call, Opaque, Rename
 from eqsat.ir.program import Program
+from eqsat.ir.sliced_calls import SlicedTerms
 from eqsat.ir.sliced_histories import history_read
 from eqsat.ir.substitution import substituted, with_inputs
 from eqsat.ir.term import Term
@@ -40,14 +41,14 @@ def with_padded_histories(
     **Returns:** the program, and what has become of its terms, by number.
     """
     terms = list(program.reachable())
-    if not any(map(pads_rows, terms)):
+    if not any(map(is_pad, terms)):
         return program, {}
     once = compared(program).once
     known: dict[int, Term] = {}
     for term in terms:
-        if term.bytes > threshold and pads_rows(term) and term.number not in once:
+        if term.bytes > threshold and is_pad(term) and term.number not in once:
             args = substituted(program.terms, term.args, known) if known else term.args
-            chosen = _chosen(program, term, args[0], once, numbered, exact)
+            chosen = _chosen(program, term, args, once, numbered, exact)
             if chosen is not None and chosen.axes == term.axes:
                 known[term.number] = chosen
                 if term.number in program.terms.origins:
@@ -59,32 +60,42 @@ def with_padded_histories(
     return changed, {term.number: new for term, new in zip(terms, found, strict=True)}
 
 
-def pads_rows(term: Term) -> bool:
-    """Whether a term is a pad along its first dimension alone, which cuts nothing off."""
+def is_pad(term: Term) -> bool:
+    """Whether a term is a pad that cuts nothing off."""
     if not isinstance(term.op, Opaque) or term.op.call.primitive.name != "pad":
         return False
-    first, *others = term.op.call.params["padding_config"] or ((-1, -1, -1),)
-    return min(first) >= 0 and all(not any(one) for one in others)
+    return all(min(one) >= 0 for one in term.op.call.params["padding_config"])
 
 
 def _chosen(
-    program: Program, pad: Term, operand: Term, once: frozenset[int], numbered: Numbered, exact: bool
+    program: Program,
+    pad: Term,
+    args: Sequence[Term],
+    once: frozenset[int],
+    numbered: Numbered,
+    exact: bool,
 ) -> Term | None:
     """A pad as a choice; None if it is of something else than entries of these iterations.
 
     **Arguments:**
 
+    - `args`: what is padded, and with what.
     - `once`: the numbers of terms that are computed only once.
     """
     assert isinstance(pad.op, Opaque)
-    call, terms, nothing = pad.op.call, program.terms, pad.args[1]
-    along, axis = call.arg_layouts[0][0], call.out_layouts[0][0]
-    first, _, between = map(int, call.params["padding_config"][0])
-    if not isinstance(along, Axis) or not isinstance(axis, Axis):
+    call, terms, (operand, nothing) = pad.op.call, program.terms, args
+    place = _iterations_place(call, operand)
+    if place is None:
         return None
+    along, axis = call.arg_layouts[0][place], call.out_layouts[0][place]
+    assert isinstance(along, Axis)
+    assert isinstance(axis, Axis)
     stack = history_read(operand, along)
-    if stack is None:
-        return None
+    assert stack is not None
+    entries_padded = _entries_padded(call, place)
+    if entries_padded is not None:
+        operand = terms.make(Opaque(numbered(entries_padded, call), 0), [operand, nothing])
+    first, _, between = map(int, call.params["padding_config"][place])
     parts = parts_read(operand, along, stack, exact)
     if parts is None or parts.iterations.step != between + 1:
         return None
@@ -111,8 +122,41 @@ def _chosen(
             return None
         elif term.number not in known:
             waiting += term.args
-    (value,) = substituted(terms, [operand], known)
+    slices = SlicedTerms(terms, numbered)
+
+    def made(term: Term, args: Sequence[Term]) -> Term:
+        return slices.of(term, along, args, axis) if along in term.axes else terms.make(term.op, args)
+
+    (value,) = substituted(terms, [operand], known, made)
     return where_read(terms, here, axis, value, nothing)
+
+
+def _iterations_place(call: Call, operand: Term) -> int | None:
+    """The dimension of what a call pads that has iterations of a scan; None if there is none."""
+    (before, _), (after,), configs = call.arg_layouts, call.out_layouts, call.params["padding_config"]
+    for place, (along, axis) in enumerate(zip(before, after, strict=True)):
+        if not any(configs[place]) or not isinstance(along, Axis) or not isinstance(axis, Axis):
+            continue
+        if history_read(operand, along) is not None:
+            return place
+    return None
+
+
+def _entries_padded(call: Call, place: int) -> Call | None:
+    """A pad of the other dimensions than `place` alone: of each entry; None if these stay as they are."""
+    configs = list(call.params["padding_config"])
+    configs[place] = (0, 0, 0)
+    if not any(map(any, configs)):
+        return None
+    (before, _), (after,) = call.arg_layouts, call.out_layouts
+    along = before[place]
+    assert isinstance(along, Axis)
+    return replace(
+        call,
+        params={"padding_config": tuple(configs)},
+        out_layouts=((*after[:place], along, *after[place + 1 :]),),
+        passing=call.passing | {along},
+    )
 
 
 def _entries(program: Program, stack: Term, axis: Axis, first: int, numbered: Numbered) -> Term | None:

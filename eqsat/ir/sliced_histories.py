@@ -1,6 +1,6 @@
 """Slices of functions of what a scan stacks, along its iterations, as functions of slices of it.
 
-    f(h)[s:]  =  f(h[s:])
+    f(h)[s:]  =  f(h[s:]),  h[s:, 1:-1]  =  h[s:][:, 1:-1]
 
 So products of deviations from a mean, some iterations apart, are read from the history itself, whose parts
 can be carried (`history_parts`). A function that several slices are taken of is computed for each of them,
@@ -9,7 +9,7 @@ unless entries of it are compared: computed twice, they might be rounded otherwi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -17,9 +17,10 @@ from eqsat.ir.axis import Axis, Dimension, Layout, layout_axes, layout_shape
 from eqsat.ir.comparing import compared
 from eqsat.ir.control import Scan
 from eqsat.ir.history_functions import goes_inside
-from eqsat.ir.history_parts import cuts_rows, rows_of
+from eqsat.ir.history_parts import cuts_rows
 from eqsat.ir.ops import Call, Opaque
 from eqsat.ir.program import Program
+from eqsat.ir.sliced_calls import SlicedTerms
 from eqsat.ir.substitution import substituted, with_inputs
 from eqsat.ir.term import Term, Terms
 
@@ -39,7 +40,7 @@ def with_sliced_histories(
     no such slices.
     """
     terms = list(program.reachable())
-    if not any(map(cuts_rows, terms)):
+    if not any(map(is_slice, terms)):
         return program, {}
     if numbered is None:
         numbers = count(program.next_call())
@@ -50,7 +51,7 @@ def with_sliced_histories(
     slicing = _Slicing(program.terms, numbered, compared(program).once, exact)
     known: dict[int, Term] = {}
     for term in terms:
-        if cuts_rows(term):
+        if is_slice(term):
             (operand,) = substituted(program.terms, term.args, known) if known else term.args
             made = slicing.sliced(term, operand)
             if made is not None:
@@ -60,6 +61,10 @@ def with_sliced_histories(
     found = substituted(program.terms, terms, known)
     changed = with_inputs(program, program.inputs, known)
     return changed, {term.number: new for term, new in zip(terms, found, strict=True)}
+
+
+Bounds = tuple[int, int, int]
+"""Where a slice starts and ends along a dimension, and its stride."""
 
 
 @dataclass
@@ -78,26 +83,59 @@ class _Slicing:
     once: frozenset[int]
     exact: bool
     made: dict[tuple[Call, int], Term] = field(default_factory=dict)
+    slices: SlicedTerms = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.slices = SlicedTerms(self.terms, self.numbered)
 
     def sliced(self, term: Term, operand: Term) -> Term | None:
-        """A slice of a function of a history, in its new form; None if it is of something else."""
+        """A slice of a history or of a function of it, in its new form; None if it stays as it is."""
         assert isinstance(term.op, Opaque)
-        axis = term.op.call.arg_layouts[0][0]
-        assert isinstance(axis, Axis)
-        stack = history_read(operand, axis)
-        if stack is None or _history(operand, axis) is not None or term.args[0].number in self.once:
-            return None
-        return self._cut(term.op.call, operand, axis, stack)
+        call = term.op.call
+        (before,), (after,) = call.arg_layouts, call.out_layouts
+        for place, (axis, short) in enumerate(zip(before, after, strict=True)):
+            if axis == short or not isinstance(axis, Axis) or isinstance(short, tuple):
+                continue
+            stack = history_read(operand, axis)
+            if stack is None:
+                continue
+            own = _history(operand, axis) is not None
+            if term.args[0].number in self.once or (own and cuts_rows(term)):
+                return None
+            if not own and not goes_inside(operand, axis, stack, self.exact):
+                return None
+            if cuts_rows(term):
+                return self._cut(call, operand, axis, stack)
+            made = self._cut(self._rows(call, place, operand, axis), operand, axis, stack)
+            if before[:place] + before[place + 1 :] != after[:place] + after[place + 1 :]:
+                made = self.terms.make(Opaque(self._others(call, place), 0), [made])
+            return made if made.axes == term.axes else None
+        return None
+
+    def _rows(self, call: Call, place: int, operand: Term, axis: Axis) -> Call:
+        """A slice along the dimension `place` of another one, along its first dimension."""
+        rows, others = _bounds(call)[place], tuple(sorted(operand.axes - {axis}))
+        return self._sliced(call, [rows], (axis, *others), (call.out_layouts[0][place], *others))
+
+    def _others(self, call: Call, place: int) -> Call:
+        """A slice along all dimensions of another one but the dimension `place`, which is cut already."""
+        (before,), (after,) = call.arg_layouts, call.out_layouts
+        (length,) = layout_shape(after[place : place + 1])
+        bounds = [*_bounds(call)]
+        bounds[place] = (0, length, 1)
+        return self._sliced(call, bounds, (*before[:place], after[place], *before[place + 1 :]), after)
 
     def _cut(self, call: Call, term: Term, axis: Axis, stack: Term) -> Term:
         """A term cut along an axis as a call does it: what it is computed from is cut."""
         if axis not in term.axes:
             return term
         if (call, term.number) not in self.made:
+            short = call.out_layouts[0][0]
+            assert not isinstance(short, tuple)
             is_function = _history(term, axis) is None and history_read(term, axis) is not None
             if is_function and term.number not in self.once and goes_inside(term, axis, stack, self.exact):
                 args = [self._cut(call, arg, axis, stack) for arg in term.args]
-                made = self.terms.make(term.op, args)
+                made = self.slices.of(term, axis, args, short)
             else:
                 made = self.terms.make(Opaque(self._call(call, term, axis), 0), [term])
             if term.number in self.terms.origins:
@@ -111,20 +149,33 @@ class _Slicing:
         if _history(term, axis) is not None:
             assert isinstance(term.op, Opaque)
             layout = term.op.call.out_layouts[term.op.result]
-        others, params = layout_shape(layout[1:]), dict(call.params)
-        rows = rows_of(call)
-        params["start_indices"] = (rows.start, *(0 for _ in others))
-        params["limit_indices"] = (rows.stop, *others)
-        params["strides"] = (rows.step, *(1 for _ in others))
+        cut = (call.out_layouts[0][0], *layout[1:])
+        return self._sliced(replace(call, out_dtypes=(term.dtype,)), _bounds(call)[:1], layout, cut)
+
+    def _sliced(self, call: Call, bounds: Sequence[Bounds], before: Layout, after: Layout) -> Call:
+        """A call made of another one that cuts the first dimensions of an array."""
+        whole = [(0, length, 1) for length in layout_shape(before)]
+        starts, limits, strides = zip(*bounds, *whole[len(bounds) :], strict=True)
         made = replace(
             call,
-            params=params,
-            arg_layouts=(layout,),
-            out_layouts=((call.out_layouts[0][0], *layout[1:]),),
-            out_dtypes=(term.dtype,),
-            passing=frozenset(layout_axes(layout[1:])),
+            params={"start_indices": starts, "limit_indices": limits, "strides": strides},
+            arg_layouts=(before,),
+            out_layouts=(after,),
+            passing=frozenset(layout_axes(before)) & frozenset(layout_axes(after)),
         )
         return self.numbered(made, call)
+
+
+def is_slice(term: Term) -> bool:
+    """Whether a term is a slice at places that are known."""
+    return isinstance(term.op, Opaque) and term.op.call.primitive.name == "slice"
+
+
+def _bounds(call: Call) -> list[Bounds]:
+    """By dimension, where a slice starts and ends, and its stride."""
+    params = call.params
+    strides = params["strides"] or [1] * len(params["start_indices"])
+    return list(zip(params["start_indices"], params["limit_indices"], strides, strict=True))
 
 
 def history_read(term: Term, axis: Axis) -> Term | None:
@@ -138,7 +189,8 @@ def history_read(term: Term, axis: Axis) -> Term | None:
         found = _history(at, axis)
         if found is not None:
             return found
-        if axis in at.axes and not isinstance(at.op, Opaque):
+        passes = not isinstance(at.op, Opaque) or (axis in at.op.call.passing and not at.op.call.bodies)
+        if axis in at.axes and passes:
             waiting += [arg for arg in at.args if arg.number not in seen]
             seen.update(arg.number for arg in at.args)
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from eqsat.ir.axis import Axis
@@ -12,7 +12,12 @@ from eqsat.ir.program import KnownFact, Output, Program
 from eqsat.ir.term import Term, Terms
 
 
-def substituted(terms: Terms, roots: Sequence[Term], known: Mapping[int, Term]) -> list[Term]:
+def substituted(
+    terms: Terms,
+    roots: Sequence[Term],
+    known: Mapping[int, Term],
+    rebuilt: Callable[[Term, Sequence[Term]], Term] | None = None,
+) -> list[Term]:
     """Returns the roots with some terms replaced.
 
     If the operands of control flow become chunks of an axis that passes through it or that it sums over, the
@@ -22,6 +27,7 @@ def substituted(terms: Terms, roots: Sequence[Term], known: Mapping[int, Term]) 
 
     - `terms`: the table in which new terms are built.
     - `known`: the replacements, by the number of the term that they replace.
+    - `rebuilt`: builds a term on other operands, if these change its op.
     """
     found = dict(known)
     bodies: dict[tuple[Call, frozenset[Axis]], Call] = {}
@@ -42,7 +48,7 @@ def substituted(terms: Terms, roots: Sequence[Term], known: Mapping[int, Term]) 
             if key not in bodies:
                 bodies[key] = in_chunks(op.call, opened, terms)
             op = Opaque(bodies[key], op.result)
-        made = found[term.number] = terms.make(op, args)
+        made = found[term.number] = terms.make(op, args) if rebuilt is None else rebuilt(term, args)
         if term.number in terms.origins:
             terms.origins.setdefault(made.number, terms.origins[term.number])
     return [found[root.number] for root in roots]

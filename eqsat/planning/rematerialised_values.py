@@ -27,7 +27,7 @@ from eqsat.ir.ops import (
     Rename,
     Select,
 )
-from eqsat.ir.sliced_calls import one_slice
+from eqsat.ir.sliced_calls import sliced_call
 from eqsat.ir.substitution import substituted
 from eqsat.ir.term import Term, Terms, reachable
 from eqsat.planning.saved_carries import Carries
@@ -187,7 +187,7 @@ class Rematerialiser:
     def _slice(self, term: Term, along: Axis) -> Rematerialisation | None:
         """How to compute a slice of a call's result from slices of its operands; None if impossible."""
         assert isinstance(term.op, Opaque)
-        sliced = one_slice(term.op.call, along, [arg.dtype for arg in term.args])
+        sliced = sliced_call(term.op.call, along, [arg.dtype for arg in term.args])
         if sliced is None:
             return None
         inner: list[tuple[int, Rematerialisation]] = []

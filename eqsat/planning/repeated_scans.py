@@ -19,11 +19,10 @@ from dataclasses import dataclass, replace
 from eqsat.ir.carried_histories import with_histories_carried
 from eqsat.ir.comparing import compared
 from eqsat.ir.history_ends import History, histories
-from eqsat.ir.history_parts import cuts_rows
 from eqsat.ir.ops import Call, Opaque
-from eqsat.ir.padded_histories import pads_rows, with_padded_histories
+from eqsat.ir.padded_histories import is_pad, with_padded_histories
 from eqsat.ir.program import Output, Program
-from eqsat.ir.sliced_histories import with_sliced_histories
+from eqsat.ir.sliced_histories import is_slice, with_sliced_histories
 from eqsat.ir.substitution import substituted, with_inputs
 from eqsat.ir.term import Term, reachable
 from eqsat.ir.unused_results import Application, application, trimmed
@@ -84,7 +83,7 @@ def by_passes(
         written[padded.get(between.number, between)] = term
     pairs = [(written.get(term, term), form) for term, form in forms.items()]
     # What is read may be a slice of the history, in place of one of a function of it; or a choice.
-    moves = ((term, new) for new, term in written.items() if cuts_rows(term) or pads_rows(term))
+    moves = ((term, new) for new, term in written.items() if is_slice(term) or is_pad(term))
     pairs += ((term, new) for term, new in moves if new is not term)
     return ByPasses(with_inputs(chosen, chosen.inputs, known), pairs)
 

@@ -20,6 +20,7 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.control import Scan
 from eqsat.ir.dtypes import is_extended
 from eqsat.ir.ops import Call, Leaf, Opaque, Rename
+from eqsat.ir.sliced_calls import has_slices
 from eqsat.ir.term import Term, Terms
 from eqsat.ir.unused_results import trimmed
 from eqsat.planning.rematerialised_values import can_be_cut
@@ -190,7 +191,7 @@ class SegmentedScans:
                 yield at, axis
             elif isinstance(at.op, Rename) and at.op.new == axis:
                 stack.append((at.args[0], at.op.old))
-            elif can_be_cut(at, axis):
+            elif can_be_cut(at, axis) or has_slices(at, axis):
                 stack += ((arg, axis) for arg in at.args)
 
     def _read(self, call: Call, args: Sequence[Term]) -> Iterator[Rerun]:

@@ -19,6 +19,7 @@ from eqsat.ir.control_sums import is_zero, with_bodies
 from eqsat.ir.operations import OPERATIONS
 from eqsat.ir.ops import Call, Const, Iota, Leaf, Map, Opaque, Operation, Rename
 from eqsat.ir.program import Output, Program
+from eqsat.ir.sliced_calls import SlicedTerms, has_slices
 from eqsat.ir.term import Term, Terms
 from eqsat.planning.rematerialised_values import can_be_cut, is_index, layout_of
 from eqsat.planning.saved_carries import result_bytes
@@ -118,6 +119,7 @@ class _Part(ABC):
         self.inner = inner
         self._inside: dict[tuple[int, Axis | None], Term] = {}
         self._again: dict[Rerun, Application] = {}
+        self._calls = SlicedTerms(around.terms, around.numbered)
 
     @abstractmethod
     def _whole(self, term: Term) -> Term:
@@ -183,6 +185,8 @@ class _Part(ABC):
             return self._value(term.args[0], term.op.old)
         if can_be_cut(term, along):
             return self.terms.make(term.op, [self._value(arg, along) for arg in term.args])
+        if has_slices(term, along):
+            return self._calls.of(term, along, [self._value(arg, along) for arg in term.args], self.inner)
         return self._slice(term, along)
 
 

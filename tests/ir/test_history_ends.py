@@ -18,6 +18,7 @@ from eqsat.ir.carried_histories import with_histories_carried
 from eqsat.ir.control import Scan
 from eqsat.ir.interpret import interpret
 from eqsat.ir.ops import Opaque
+from eqsat.ir.sliced_histories import with_sliced_histories
 from eqsat.ir.spec import check_program
 from tests.nightly import THOROUGH
 from tests.stages import lowered, normal
@@ -85,12 +86,30 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], int]] = {
     "too many together": (of_wide(lambda h, _: (h[::10], h[1::10], h[2])), 24),
 }
 
+# The same, of entries that are moved within each state.
+MOVES: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "of differences within a state": (of_wide(lambda h, _: energy(jnp.roll(h, 1, 1) - h)), 1),
+    "of windows after some": (of_wide(lambda h, _: energy(h[9:, 3:-2] - h[9:, :-5])), 1),
+    "of steps within a state that follow": (
+        of_wide(lambda h, _: energy(jnp.diff(h, axis=1)[1:] * h[:-1, 1:])),
+        1,
+    ),
+    "of sorted states": (of_wide(lambda h, _: (jnp.sort(h, 1)[:, 3], jnp.argmax(h, 1))), 1),
+    "of spectra": (of_wide(lambda h, _: jnp.abs(jnp.fft.rfft(h, axis=1))[:, 2]), 1),
+    "of padded states": (of_wide(lambda h, _: jnp.pad(h, ((0, 0), (1, 2)), mode="edge").prod(1)), 1),
+    "parts of states": (of_wide(lambda h, _: (h[:, 5], h[4:, 3::8])), 3),
+    "places of states": (of_wide(lambda h, s: (h + s)[:, jnp.array([3, 21])]), 2),
+    "a part of one": (of_wide(lambda h, _: h[7, 3:9]), 0),
+    "some of large functions": (of_wide(lambda h, _: jnp.roll(jnp.exp(h), 3, 1)[::10]), 0),
+    "turned": (of_wide(lambda h, _: energy(h.T[3:, 2:].T)), 1),
+}
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *MOVES])
 def test_small_functions_of_a_history_and_a_few_entries_are_read_without_it(name: str) -> None:
-    function, left = FUNCTIONS[name]
+    function, left = (FUNCTIONS | MOVES)[name]
     program, constants = lowered(jax.jit(function), LONG)
-    found = with_histories_carried(program)
+    found = with_histories_carried(with_sliced_histories(program)[0] if name in MOVES else program)
     check_program(found)
     results = (interpret(one, [LONG, *constants]) for one in (program, found))
     for before, after in zip(*results, strict=True):

@@ -15,10 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
+from eqsat.ir.axis import layout_shape
 from eqsat.ir.interpret import interpret
-from eqsat.ir.ops import Opaque
-from eqsat.ir.padded_histories import pads_rows, with_padded_histories
+from eqsat.ir.ops import Call, Opaque
+from eqsat.ir.padded_histories import is_pad, with_padded_histories
 from eqsat.ir.program import Program
+from eqsat.ir.sliced_histories import with_sliced_histories
 from eqsat.ir.spec import check_program
 from tests.ir.test_carried_histories import LONG, steps
 from tests.stages import before_and_after, lowered
@@ -28,14 +30,18 @@ ROWS = len(LONG)
 
 def padded(program: Program) -> Program:
     numbers = count(program.next_call())
-    return with_padded_histories(program, 0, lambda call, _: replace(call, id=next(numbers)))[0]
+
+    def numbered(call: Call, _: Call) -> Call:
+        return replace(call, id=next(numbers))
+
+    return with_padded_histories(with_sliced_histories(program, False, numbered)[0], 0, numbered)[0]
 
 
 def pads(program: Program) -> int:
     """The number of pads along rows that a program computes."""
-    return len(
-        {term.op.call for term in program.reachable() if pads_rows(term) and isinstance(term.op, Opaque)}
-    )
+    calls = {term.op.call for term in program.reachable() if isinstance(term.op, Opaque) and is_pad(term)}
+    pairs = [pair for call in calls for pair in zip(call.arg_layouts[0], call.out_layouts[0], strict=True)]
+    return sum(before != after and layout_shape((after,)) == (ROWS,) for before, after in pairs)
 
 
 def pad(values: Any, before: int, after: int, between: int = 0, value: float = 0) -> Any:
@@ -59,6 +65,9 @@ CHOSEN: dict[str, Callable[[Any], Any]] = {
     "of two histories": lambda x: (lambda entries: pad(jnp.where(entries[1][4:], entries[0][4:], 7), 4, 0))(
         steps(x)[1]
     ),
+    "along other dimensions": of(lambda h: lax.pad(h[5:], jnp.float32(3), [(5, 0, 0), (1, 0, 2)])),
+    "along the second": of(lambda h: lax.pad(jnp.tanh(h[5:]).T, jnp.float32(3), [(1, 0, 0), (5, 0, 0)])),
+    "of windows": of(lambda h: pad(h[5:, 1:] - h[5:, :-1], 5, 0)),
     "in reverse": lambda x: pad(jnp.tanh(steps(x, reverse=True)[1][0][:9]), 0, ROWS - 9),
 }
 
@@ -80,7 +89,6 @@ KEPT: dict[str, Callable[[Any], Any]] = {
     "at other places": of(lambda h: pad(h[1:], 0, 1)),
     "other places apart": of(lambda h: pad(h[::4], 0, 0, 2)),
     "that cuts": of(lambda h: pad(h[5:], 5, -1)),
-    "along other dimensions": of(lambda h: lax.pad(h[5:], jnp.float32(0), [(5, 0, 0), (1, 0, 0)])),
     "of something else": lambda x: pad(x[5:], 5, 0),
     "of which the largest is looked for": of(largest),
     "of a call": of(lambda h: pad(jnp.sort(h[5:], 0), 5, 0)),

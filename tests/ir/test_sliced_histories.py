@@ -42,6 +42,11 @@ SLICED: dict[str, tuple[Callable[[Any], Any], int]] = {
     "every fourth": (lambda x: (jnp.sin(steps(x)[1][0])[3::4] * x[:10]).sum(0), 2),
     "the last": (lambda x: jnp.tanh(steps(x)[1][0])[-1], 2),
     "in reverse": (lambda x: jnp.tanh(steps(x, reverse=True)[1][0])[1:].sum(0), 2),
+    "along both": (lambda x: (steps(x)[1][0][1:, 1:] ** 2).sum(0), 2),
+    "along both, a function": (lambda x: jnp.tanh(steps(x)[1][0])[1::2, 1:-1].max(0), 2),
+    "along the second": (lambda x: jnp.tanh(steps(x)[1][0]).T[1:4, 5:].sum(1), 2),
+    "windows": (lambda x: (lambda h: (h[:, 1:] - h[:, :-1])[3:].sum(0))(steps(x)[1][0]), 2),
+    "a part of one": (lambda x: steps(x)[1][0][-1, 1:3] * 2, 2),
 }
 
 
@@ -65,7 +70,6 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "of the history": lambda x: steps(x)[1][0][1:].sum(0),
     "of what is no history": lambda x: steps(x)[1][0] * jnp.tanh(x)[:1],
     "along another axis": lambda x: jnp.tanh(steps(x)[1][0])[:, 1:],
-    "along both": lambda x: jnp.tanh(steps(x)[1][0])[1:, 1:],
     "compared with one another": lambda x: (lambda e: (e[1:] == e[:-1]).sum(0))(
         jnp.tanh(steps(x)[1][0]) * 3 + x
     ),

@@ -127,6 +127,34 @@ def test_segments_mean_the_same(loop: Callable[..., Any], iterations: int) -> No
     assert {scan.reverse for scan in scans(segmented(program, 100)).values()} == {False, True}
 
 
+WITHIN: dict[str, Callable[[Any], Any]] = {
+    "every fourth of a row": lambda states: states[:, 3, ::4],
+    "places": lambda states: states[:, jnp.array([1, 7, 7]), jnp.array([2, 4, 11])],
+    "differences": lambda states: jnp.sum((jnp.roll(states, 1, 2) - states) ** 2, (1, 2)),
+    "a window after some": lambda states: jnp.sum(states[50:, 2:-2, 1:] ** 2, (1, 2)),
+}
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_gradients_of_what_is_read_within_states_keep_to_their_budget(name: str) -> None:
+    def loss(speed: Any, source: Any) -> Any:
+        def step(state: Any, push: Any) -> Any:
+            now, before = state
+            around = jnp.roll(now, 1, 0) + jnp.roll(now, -1, 0) - 2 * now
+            later = jnp.tanh(2 * now - before + speed * around + push)
+            return (later, now), later
+
+        zeros = jnp.zeros(speed.shape)
+        return jnp.mean((WITHIN[name](lax.scan(step, (zeros, zeros), source)[1]) - 0.1) ** 2)
+
+    args = 0.1 + abs(normal(24, 24)) / 10, normal(200) / 100
+    written = jax.jit(jax.grad(loss, (0, 1)))
+    peak = written.lower(*args).compile().memory_analysis().temp_size_in_bytes
+    fn = eqsat.optimize(jax.grad(loss, (0, 1)), budget=peak // 3, max_slowdown=None)
+    for found, wanted in zip(fn(*args), written(*args), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6 * float(abs(wanted).max()))
+
+
 def test_what_fits_is_kept() -> None:
     program, _ = lowered(recurrent, normal(WIDTH, WIDTH), normal(36, ROWS, WIDTH))
     assert segmented(program, 100)
