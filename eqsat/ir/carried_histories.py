@@ -14,14 +14,13 @@ iterations apart (`history_parts`), and entries that were taken before or are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
-from eqsat.ir.axis import Axis
 from eqsat.ir.carrying_scans import CarriedHistory, Carry, Entries, Function
-from eqsat.ir.compensated_sums import MANY, added, is_compensated
+from eqsat.ir.compensated_sums import MANY
 from eqsat.ir.device_terms import Numbers
-from eqsat.ir.dtypes import accumulator
+from eqsat.ir.history_carries import carries_of, entry_carry, is_iteration, over_all
 from eqsat.ir.history_ends import (
     MOST_ENTRIES,
     End,
@@ -30,17 +29,14 @@ from eqsat.ir.history_ends import (
     is_last,
     place_of,
     scan_of,
-    summand,
 )
-from eqsat.ir.history_functions import ROUNDED
-from eqsat.ir.history_parts import row_of_iteration, where_read
 from eqsat.ir.iteration_values import IterationValues, entry_of
-from eqsat.ir.ops import Const, Dot, Iota, Leaf, Map, Opaque, Reduce
+from eqsat.ir.ops import Const, Leaf, Opaque
 from eqsat.ir.program import Output, Program
-from eqsat.ir.reduction_monoids import MERGES, identity_text
+from eqsat.ir.reduction_monoids import identity_text
 from eqsat.ir.sliced_calls import SlicedTerms
 from eqsat.ir.substitution import substituted, with_inputs
-from eqsat.ir.term import Term, Terms
+from eqsat.ir.term import Term
 
 
 def with_histories_carried(
@@ -92,38 +88,6 @@ def _found(
                 yield history
 
 
-def _of_all(
-    slices: SlicedTerms, end: End, axis: Axis, entries: Mapping[Term, Sequence[Term]], taken: Iterable[Term]
-) -> Term:
-    """What is reduced or stacked, over all iterations: where it was not reduced, what changes nothing.
-
-    **Arguments:**
-
-    - `slices`: makes the terms along all iterations of those along a slice.
-    - `entries`: by stacked result, what stands for its entries of the iteration, of that before, and so on.
-    - `taken`: single entries, which are the same in all iterations.
-    """
-    terms = slices.terms
-    read = end.term if end.stacked else summand(terms, end.term, end.axis)
-    if end.parts is None:
-        return read
-    known = {term.number: term for term in taken}
-    known |= {number: entries[stack][lag] for number, (stack, lag) in end.parts.slices.items()}
-    for number, row in end.parts.rows.items():
-        known[number] = row_of_iteration(terms, end.parts, axis, row)
-    along = end.parts.axis
-
-    def made(term: Term, args: Sequence[Term]) -> Term:
-        return slices.of(term, along, args, axis) if along in term.axes else terms.make(term.op, args)
-
-    (whole,) = substituted(terms, [read], known, made)
-    if end.stacked:
-        return whole
-    kind = getattr(end.term.op, "kind", "sum")
-    nothing = terms.make(Const(identity_text(kind, whole.dtype), whole.dtype))
-    return where_read(terms, end.parts, axis, whole, nothing)
-
-
 def _carried_history(program: Program, found: History, entries_added: int) -> CarriedHistory | None:
     """What is carried in place of a stacked result; None if an iteration can't compute it.
 
@@ -173,24 +137,29 @@ def _carried_history(program: Program, found: History, entries_added: int) -> Ca
             return None
         for row in end.rows:
             reader = None if end.axis in end.term.axes else end.term
-            here = None if is_last(end, stack) else values.of(_is_iteration(terms, axis, row), axis)
-            carries.append(_entry(terms, numbers, reader, entry, here))
+            here = None if is_last(end, stack) else values.of(is_iteration(terms, axis, row), axis)
+            carries.append(entry_carry(terms, numbers, reader, entry, here))
             if reader is not None and place_of(row, stack) <= begin:
                 # Every iteration that is read has it: it was taken before, or is.
                 values.know(reader, carries[-1].output.term)
     for end in ends:
         if end.rows is not None:
             continue
-        value = _of_all(slices, end, axis, entries, (one.term for one in taken))
-        entry = values.of(value, end.axis if end.parts is None else axis)
-        if entry is None:
+        along = end.axis if end.parts is None else axis
+        read = over_all(slices, end, axis, entries, (one.term for one in taken))
+        inside = [entry for value in read if (entry := values.of(value, along)) is not None]
+        if len(inside) < len(read):
             return None
         if end.stacked:
+            (entry,) = inside
             functions.append(Function(end, Output(entry, tuple(sorted(entry.axes)))))
             if entry.axes | {end.axis} != end.term.axes:
                 return None
         else:
-            carries += _carried(terms, numbers, end.term, entry, entries_added)
+            for_end = carries_of(slices, numbers, end, inside, scan_of(stack).reverse, entries_added)
+            if for_end is None:
+                return None
+            carries += for_end
     return CarriedHistory(
         stack,
         axis,
@@ -210,54 +179,3 @@ def _begin(end: End, stack: Term) -> int:
         return 0
     iterations = end.parts.iterations
     return min(place_of(iterations[0], stack), place_of(iterations[-1], stack))
-
-
-def _is_iteration(terms: Terms, axis: Axis, row: int) -> Term:
-    """For each iteration, whether it is that of a row."""
-    numbers, wanted = terms.make(Iota(axis, "int32")), terms.make(Const(str(row), "int32"))
-    return terms.make(Map("eq", "bool"), [numbers, wanted])
-
-
-def _entry(terms: Terms, numbers: Numbers, reader: Term | None, entry: Term, here: Term | None) -> Carry:
-    """The carry for one entry.
-
-    **Arguments:**
-
-    - `here`: in an iteration, whether the entry is its own; None for that of the last iteration.
-    """
-    layout = tuple(sorted(entry.axes))
-    nothing = terms.make(Const(identity_text("sum", entry.dtype), entry.dtype))
-    if here is None:
-        return Carry(reader, nothing, None, Output(entry, layout))
-    before = terms.make(Leaf(numbers.input(), layout, entry.dtype))
-    kept = terms.make(Map("select_n", entry.dtype), [here, before, entry])
-    return Carry(reader, nothing, before, Output(kept, layout))
-
-
-def _carried(terms: Terms, numbers: Numbers, end: Term, entry: Term, count: int) -> list[Carry]:
-    """The carries for a reduction.
-
-    **Arguments:**
-
-    - `entry`: what one iteration has of what is reduced.
-    - `count`: sums are compensated as those of so many entries are.
-    """
-    assert isinstance(end.op, Reduce | Dot)
-    kind, dtype = getattr(end.op, "kind", "sum"), end.op.dtype
-    if kind in ROUNDED:
-        dtype = accumulator(dtype)
-        if entry.dtype != dtype:
-            entry = terms.make(Map("convert", dtype), [entry])
-    layout = tuple(sorted(entry.axes))
-    start = terms.make(Const(identity_text(kind, dtype), dtype))
-    before = terms.make(Leaf(numbers.input(), layout, dtype))
-    if kind != "sum" or not is_compensated(dtype, count):
-        merged = terms.make(Map(MERGES[kind], dtype), [before, entry])
-        return [Carry(end, start, before, Output(merged, layout))]
-    excess = terms.make(Leaf(numbers.input(), layout, dtype))
-    total, beyond = added(terms, before, excess, entry)
-    none = terms.make(Const("0.0", dtype))
-    return [
-        Carry(end, start, before, Output(total, layout)),
-        Carry(None, none, excess, Output(beyond, layout)),
-    ]

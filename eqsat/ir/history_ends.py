@@ -21,7 +21,7 @@ from eqsat.ir.history_parts import Parts, is_of_scan, parts_read, row_taken, som
 from eqsat.ir.ops import Dot, Map, Opaque, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.scalar_expansion import LARGE
-from eqsat.ir.term import Term, Terms
+from eqsat.ir.term import Term, Terms, reachable
 
 SMALLER = 8
 """A function of a history is stacked in its place if its entries are smaller by this factor: a choice."""
@@ -244,10 +244,13 @@ class _Ends:
         """
         if not self._adds_up(reader, along, stack):
             return None
+        if isinstance(reader.op, Opaque) and any(is_of_scan(at, stack) for at in reachable(reader.args[:1])):
+            # It accumulates into what only the end of the scan gives.
+            return None
         if along in every:
             return End(reader, along)
         # Over all iterations, other operands of slices would be other entries.
-        parts = parts_read(summand(self.terms, reader, along), along, stack, self.exact)
+        parts = parts_read(summands(self.terms, reader, along), along, stack, self.exact)
         return None if parts is None else End(reader, along, parts)
 
     def _entry(self, reader: Term, source: Term, along: Axis, stack: Term) -> End | None:
@@ -308,14 +311,16 @@ class _Ends:
             return None
         if along in every:
             return End(term, along, stacked=True)
-        parts = parts_read(term, along, stack, self.exact)
+        parts = parts_read([term], along, stack, self.exact)
         return None if parts is None else End(term, along, parts, stacked=True)
 
 
-def summand(terms: Terms, end: Term, axis: Axis) -> Term:
-    """What a reduction over the iterations reduces."""
+def summands(terms: Terms, end: Term, axis: Axis) -> Sequence[Term]:
+    """What a reduction over the iterations reduces: of a call that accumulates, its other operands."""
+    if isinstance(end.op, Opaque):
+        return end.args[1:]
     if not isinstance(end.op, Dot):
-        return end.args[0]
+        return end.args
     others = end.op.axes - {axis}
     op = replace(end.op, axes=others) if others else Map("mul", end.op.dtype)
-    return terms.make(op, end.args)
+    return [terms.make(op, end.args)]

@@ -11,11 +11,17 @@ from eqsat.ir.device_terms import COLLECTIVES
 from eqsat.ir.dtypes import accumulator, is_inexact
 from eqsat.ir.ops import Dot, Map, Opaque, Operation, Reduce, Rename, Select
 from eqsat.ir.reduction_monoids import MERGES
-from eqsat.ir.sliced_calls import sliced_call
+from eqsat.ir.sliced_calls import partial_call, sliced_call
 from eqsat.ir.term import Term
 
 ROUNDED = frozenset({"sum", "prod"})
 """The kinds that round, in an order that nobody has promised."""
+
+LOCATED = frozenset({"argmax", "argmin"})
+"""The kinds of which an iteration carries the best entry so far, and where it is."""
+
+ACCUMULATED = {"scatter-add": "sum", "scatter-mul": "prod", "scatter-max": "max", "scatter-min": "min"}
+"""By primitive that accumulates in any order, the reduction that it does where its updates meet."""
 
 SHORT = 16
 """So long an axis may be summed over inside, as that of coordinates: a choice, not measured."""
@@ -41,6 +47,13 @@ def adds_up(term: Term, axis: Axis, stack: Term, exact: bool, wide: bool = False
             # Products of narrow floats would be rounded before they are added up.
             wide = accumulator(dtype) == dtype and all(arg.dtype == dtype for arg in term.args)
             return axis in axes and inside and wide and not exact
+        case Select(kind=kind, axis=along):
+            return axis == along and kind in LOCATED
+        case Opaque(call=call):
+            merged = ACCUMULATED.get(call.primitive.name)
+            if merged is None or (exact and merged in ROUNDED and is_inexact(term.dtype)):
+                return False
+            return partial_call(call, axis, [arg.dtype for arg in term.args]) is not None
     return False
 
 

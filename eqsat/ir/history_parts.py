@@ -9,7 +9,7 @@ distances of every tenth state from what was observed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.ir.axis import Axis, layout_axes, layout_shape
@@ -112,13 +112,13 @@ def row_taken(term: Term, along: Axis) -> int | None:
     return int(bounds[0][0])
 
 
-def parts_read(term: Term, along: Axis, stack: Term, exact: bool) -> Parts | None:
-    """The slices of stacked results that a term reads; None if it reads anything else of their scan.
+def parts_read(terms: Sequence[Term], along: Axis, stack: Term, exact: bool) -> Parts | None:
+    """The slices of stacked results that terms read; None if they read anything else of their scan.
 
     **Arguments:**
 
     - `along`: the axis of the slices.
-    - `exact`: whether it must stay the same to the last bit.
+    - `exact`: whether they must stay the same to the last bit.
     """
     assert isinstance(stack.op, Opaque)
     control = stack.op.call.control
@@ -126,7 +126,7 @@ def parts_read(term: Term, along: Axis, stack: Term, exact: bool) -> Parts | Non
     iterations = stack.op.call.out_layouts[stack.op.result][0]
     found: dict[int, tuple[range, Term]] = {}
     rows: dict[int, Term] = {}
-    waiting, seen = [term], {term.number}
+    waiting, seen = [*terms], {term.number for term in terms}
     while waiting:
         at = waiting.pop()
         if along not in at.axes and iterations not in at.axes:
@@ -174,28 +174,40 @@ def row_of_iteration(terms: Terms, parts: Parts, axis: Axis, value: Term) -> Ter
             and whole.axes == set(layout_axes(layout))
         ):
             return whole if first == axis else terms.make(Rename(first, axis), [whole])
-    place = _place(terms, parts, axis)
-    if iterations.step > 1:
-        place = terms.make(Map("div", "int32"), [place, _number(terms, iterations.step)])
+    place = place_in(terms, parts, axis)
     return terms.make(Operation(OPERATIONS["take"], (along,), value.dtype), [value, place])
 
 
 def where_read(terms: Terms, parts: Parts, axis: Axis, value: Term, nothing: Term) -> Term:
     """A value along all iterations: elsewhere than at those of the parts, `nothing`."""
+    inside = is_read(terms, parts, axis)
+    return terms.make(Map("select_n", value.dtype), [inside, nothing, value])
+
+
+def is_read(terms: Terms, parts: Parts, axis: Axis) -> Term:
+    """For each of all iterations, whether it is one of those of the parts."""
 
     def made(name: str, dtype: str, *args: Term) -> Term:
         return terms.make(Map(name, dtype), args)
 
-    iterations, place, none = parts.iterations, _place(terms, parts, axis), _number(terms, 0)
+    iterations, place, none = parts.iterations, _after_first(terms, parts, axis), _number(terms, 0)
     end = _number(terms, iterations.stop - iterations.start)
     inside = made("and", "bool", made("ge", "bool", place, none), made("lt", "bool", place, end))
     if iterations.step > 1:
         rest = made("rem", "int32", place, _number(terms, iterations.step))
         inside = made("and", "bool", inside, made("eq", "bool", rest, none))
-    return made("select_n", value.dtype, inside, nothing, value)
+    return inside
 
 
-def _place(terms: Terms, parts: Parts, axis: Axis) -> Term:
+def place_in(terms: Terms, parts: Parts, axis: Axis) -> Term:
+    """For each of all iterations, its place in the slices."""
+    place = _after_first(terms, parts, axis)
+    if parts.iterations.step > 1:
+        place = terms.make(Map("div", "int32"), [place, _number(terms, parts.iterations.step)])
+    return place
+
+
+def _after_first(terms: Terms, parts: Parts, axis: Axis) -> Term:
     """How many iterations each one is after the first of the parts."""
     numbers = terms.make(Iota(axis, "int32"))
     return terms.make(Map("sub", "int32"), [numbers, _number(terms, parts.iterations.start)])

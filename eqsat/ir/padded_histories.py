@@ -96,7 +96,7 @@ def _chosen(
     if entries_padded is not None:
         operand = terms.make(Opaque(numbered(entries_padded, call), 0), [operand, nothing])
     first, _, between = map(int, call.params["padding_config"][place])
-    parts = parts_read(operand, along, stack, exact)
+    parts = parts_read([operand], along, stack, exact)
     if parts is None or parts.iterations.step != between + 1:
         return None
     places = range(first, first + (between + 1) * along.size, between + 1)

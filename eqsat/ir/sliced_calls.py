@@ -33,9 +33,19 @@ def sliced_call(call: Call, axis: Axis, dtypes: Sequence[str], other: Axis | Non
     - `other`: the axis of the slices, which may have any length. None if each is a single entry: then the
       dimensions of the axis have length 1.
     """
-    if axis not in call.passing or axis in call.ordered or call.bodies:
+    if axis not in call.passing or axis in call.ordered:
         return None
-    if any(map(is_extended, (*dtypes, *call.out_dtypes))):
+    return _with_axis(call, axis, dtypes, other)
+
+
+def partial_call(call: Call, axis: Axis, dtypes: Sequence[str]) -> Call | None:
+    """The call on one slice of the operands that it accumulates along an axis; None if there is none."""
+    return _with_axis(call, axis, dtypes, None) if axis in call.accumulates else None
+
+
+def _with_axis(call: Call, axis: Axis, dtypes: Sequence[str], other: Axis | None) -> Call | None:
+    """The call on operands with another axis, or none, in place of one; None if it does not take them."""
+    if call.bodies or any(map(is_extended, (*dtypes, *call.out_dtypes))):
         return None
     arguments = tuple(_replaced(layout, axis, other) for layout in call.arg_layouts)
     results = tuple(_replaced(layout, axis, other) for layout in call.out_layouts)
@@ -47,9 +57,20 @@ def sliced_call(call: Call, axis: Axis, dtypes: Sequence[str], other: Axis | Non
             length if value == whole else value
             for value, whole, length in zip(params[name], before, after, strict=True)
         )
-    passing = (call.passing - {axis}) | frozenset(parts(other))
-    made = replace(call, params=params, arg_layouts=arguments, out_layouts=results, passing=passing)
+    made = replace(
+        call,
+        params=params,
+        arg_layouts=arguments,
+        out_layouts=results,
+        passing=_renamed(call.passing, axis, other),
+        accumulates=_renamed(call.accumulates, axis, other),
+        sums=_renamed(call.sums, axis, other),
+    )
     return made if _shapes(made, dtypes) == [layout_shape(layout) for layout in results] else None
+
+
+def _renamed(axes: frozenset[Axis], axis: Axis, other: Axis | None) -> frozenset[Axis]:
+    return (axes - {axis}) | frozenset(parts(other)) if axis in axes else axes
 
 
 def has_slices(term: Term, axis: Axis) -> bool:
