@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from eqsat.ir.carrying_scans import CarriedHistory, Carry, Entries, Function
+from eqsat.ir.carried_rows import rows_of
+from eqsat.ir.carrying_scans import CarriedHistory, Carry, Function, Rows
 from eqsat.ir.compensated_sums import MANY
 from eqsat.ir.device_terms import Numbers
 from eqsat.ir.history_carries import carries_of, entry_carry, is_iteration, over_all
@@ -103,7 +104,7 @@ def _carried_history(program: Program, found: History, entries_added: int) -> Ca
     values, slices = IterationValues(terms, numbers, stack), SlicedTerms(terms, numbers.numbered)
     carries: list[Carry] = []
     functions: list[Function] = []
-    several: list[Entries] = []
+    rows: list[Rows] = []
     entries: dict[Term, list[Term]] = {}
     longest: dict[Term, int] = {}
     for end in ends:
@@ -121,29 +122,37 @@ def _carried_history(program: Program, found: History, entries_added: int) -> Ca
                 carries.append(Carry(None, start, before, Output(made, own)))
                 made = before
             entries.setdefault(result, []).append(values.stand_in(own, made, axis))
-    taken = [end for end in ends if end.rows is not None]
-    if sum(len(end.rows or ()) for end in taken if not is_last(end, stack)) > MOST_ENTRIES:
+    taken = [end for end in ends if end.takes_rows]
+    single = [end for end in taken if end.rows is not None and end.axis not in end.term.axes]
+    if sum(not is_last(end, stack) for end in single) > MOST_ENTRIES:
         return None
     begin = min(_begin(end, stack) for end in ends)
     for end in taken:
         assert end.source is not None
-        assert end.rows is not None
-        entry = values.of(end.source, axis)
+        along = axis if end.looked_up is None else end.axis
+        entry = values.of(end.source, along)
         if entry is None:
             return None
-        if end.axis in end.term.axes:
-            several.append(Entries(end.term, end.axis, len(carries)))
-        elif entry.axes != end.term.axes:
-            return None
-        for row in end.rows:
-            reader = None if end.axis in end.term.axes else end.term
+        if end in single:
+            if entry.axes != end.term.axes:
+                return None
+            assert end.rows is not None
+            (row,) = end.rows
             here = None if is_last(end, stack) else values.of(is_iteration(terms, axis, row), axis)
-            carries.append(entry_carry(terms, numbers, reader, entry, here))
-            if reader is not None and place_of(row, stack) <= begin:
+            carries.append(entry_carry(terms, numbers, end.term, entry, here))
+            if place_of(row, stack) <= begin:
                 # Every iteration that is read has it: it was taken before, or is.
-                values.know(reader, carries[-1].output.term)
+                values.know(end.term, carries[-1].output.term)
+            continue
+        several = rows_of(terms, numbers, end, along)
+        slot = values.of(several.slot, along)
+        if slot is None or entry.axes | several.place.axes != end.term.axes:
+            return None
+        carry, replaced = several.carried(terms, numbers, entry, slot, len(carries))
+        carries.append(carry)
+        rows.append(replaced)
     for end in ends:
-        if end.rows is not None:
+        if end.takes_rows:
             continue
         along = end.axis if end.parts is None else axis
         read = over_all(slices, end, axis, entries, (one.term for one in taken))
@@ -165,7 +174,7 @@ def _carried_history(program: Program, found: History, entries_added: int) -> Ca
         axis,
         tuple(carries),
         tuple(functions),
-        tuple(several),
+        tuple(rows),
         tuple(values.operands),
         found.is_whole,
     )

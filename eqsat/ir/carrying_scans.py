@@ -39,27 +39,31 @@ class Carry:
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
-    """A few entries of a stacked result along an axis of their own, of which each is carried.
+class Rows:
+    """Some rows of a stacked result, which are carried together.
 
     **Attributes:**
 
     - `reader`: the term that they replace.
-    - `first`: the number of the first one's carry.
+    - `carry`: the number of the carry that has them, along `axis`.
+    - `place`: the places of the reader's rows in it.
+    - `inside`: which of them are rows; others are `filling`. None if all are.
     """
 
     reader: Term
+    carry: int
     axis: Axis
-    first: int
+    place: Term
+    inside: Term | None = None
+    filling: Term | None = None
 
     def of(self, terms: Terms, carried: Sequence[Term]) -> Term:
-        """The entries, given all that is carried."""
-        values = carried[self.first : self.first + self.axis.size]
-        numbers, found = terms.make(Iota(self.axis, "int32")), values[0]
-        for number, value in enumerate(values):
-            here = terms.make(Map("eq", "bool"), [numbers, terms.make(Const(str(number), "int32"))])
-            found = terms.make(Map("select_n", value.dtype), [here, found, value])
-        return found
+        """The rows, given all that is carried."""
+        value = carried[self.carry]
+        found = terms.make(Operation(OPERATIONS["take"], (self.axis,), value.dtype), [value, self.place])
+        if self.inside is None or self.filling is None:
+            return found
+        return terms.make(Map("select_n", value.dtype), [self.inside, self.filling, found])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ class CarriedHistory:
 
     - `axis`: that of the iterations.
     - `functions`: what is stacked in its place.
-    - `entries`: terms for several of its entries.
+    - `rows`: some of its rows.
     - `stacked`: whether it is stacked as well.
     """
 
@@ -97,7 +101,7 @@ class CarriedHistory:
     axis: Axis
     carries: tuple[Carry, ...]
     functions: tuple[Function, ...]
-    entries: tuple[Entries, ...]
+    rows: tuple[Rows, ...]
     operands: tuple[Operand, ...]
     stacked: bool
 
@@ -105,7 +109,7 @@ class CarriedHistory:
     def readers(self) -> list[Term]:
         """The terms that it replaces."""
         some = [carry.reader for carry in self.carries if carry.reader is not None]
-        return [*some, *(one.end.term for one in self.functions), *(one.reader for one in self.entries)]
+        return [*some, *(one.end.term for one in self.functions), *(one.reader for one in self.rows)]
 
     def replacements(self, program: Program) -> dict[int, Term]:
         """The terms of the scan that carries it, by the numbers of those that they replace."""
@@ -167,7 +171,7 @@ class CarriedHistory:
             if isinstance(term.op, Opaque) and is_of_scan(term, self.stack) and term.op.result not in gone
         }
         carried = [terms.make(Opaque(made, count + place), args) for place in range(len(outputs))]
-        known |= {one.reader.number: one.of(terms, carried) for one in self.entries}
+        known |= {one.reader.number: one.of(terms, carried) for one in self.rows}
         for place, function in enumerate(self.functions):
             value = terms.make(Opaque(made, len(places) + place), args)
             known[function.end.term.number] = function.of(terms, value, self.axis)

@@ -18,6 +18,7 @@ from eqsat.ir.control import Scan
 from eqsat.ir.dtypes import is_extended
 from eqsat.ir.history_functions import adds_up, goes_inside
 from eqsat.ir.history_parts import Parts, is_of_scan, parts_read, row_taken, some_iterations
+from eqsat.ir.looked_up_rows import LookUp, look_up
 from eqsat.ir.ops import Dot, Map, Opaque, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.scalar_expansion import LARGE
@@ -27,7 +28,7 @@ SMALLER = 8
 """A function of a history is stacked in its place if its entries are smaller by this factor: a choice."""
 
 MOST_ENTRIES = 8
-"""At most so many entries of a history are carried, each of which an iteration reads and writes."""
+"""At most so many single entries of a history are carried, each of which an iteration reads and writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class End:
     - `axis`: that of the iterations in what it is of.
     - `parts`: the slices of the stacked result that are read, if it is not all of it.
     - `rows`: the iterations of which it is the entries, or the entry if it lacks the axis.
+    - `looked_up`: the rows that indices give, if it is these.
     - `source`: what these are entries of: the stacked result, or a function of it.
     - `stacked`: whether it has an entry for each iteration.
     """
@@ -47,8 +49,14 @@ class End:
     axis: Axis
     parts: Parts | None = None
     rows: range | None = None
+    looked_up: LookUp | None = None
     source: Term | None = None
     stacked: bool = False
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether it is an entry, or a few."""
+        return self.rows is not None or self.looked_up is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +203,10 @@ class _Ends:
                     continue
                 seen.add(reader.number)
                 part = some_iterations(reader, stack)
-                end = self._entry(reader, term, along, stack) or self._reduction(reader, along, stack, every)
+                end = self._entry(reader, term, along, stack) or self._look_up(
+                    reader, term, along, stack, every
+                )
+                end = end or self._reduction(reader, along, stack, every)
                 if end is not None:
                     found[reader.number] = end
                 elif part is not None:
@@ -211,7 +222,7 @@ class _Ends:
                 if reader in walked:
                     waiting.append(reader)
         if self.once is None or not self.once.isdisjoint(term.number for term in walked):
-            for end in [end for end in found.values() if end.rows is not None and not is_last(end, stack)]:
+            for end in [end for end in found.values() if end.takes_rows and not is_last(end, stack)]:
                 assert end.source is not None
                 read.setdefault(end.source, []).append(found.pop(end.term.number).term)
         for term in list(read):
@@ -267,6 +278,16 @@ class _Ends:
         few = self.once is not None and scan_of(stack).length >= MOST_ENTRIES
         return end if few or (source is stack and is_last(end, stack)) else None
 
+    def _look_up(self, reader: Term, source: Term, along: Axis, stack: Term, every: Set[Axis]) -> End | None:
+        """Rows that are looked up in the stacked result, or in a function of it."""
+        found = look_up(reader, along) if self.once is not None and along in every else None
+        if found is None or reader.args[0] is not source or 2 * found.count > along.size:
+            return None
+        given = [arg for arg in reader.args if arg is not source]
+        if any(is_of_scan(at, stack) for at in reachable(given)):
+            return None
+        return End(reader, along, looked_up=found, source=source)
+
     def _inside(
         self, read: Iterable[Term], walked: Mapping[Term, Axis], every: Set[Axis], stack: Term
     ) -> Iterator[End]:
@@ -305,7 +326,7 @@ class _Ends:
             return None
         axis, along, part = walked[stack], walked[term], some_iterations(term, stack)
         if part is not None:
-            few = len(part[1]) <= min(MOST_ENTRIES, axis.size // 2) and part[2] is stack
+            few = 2 * len(part[1]) <= axis.size and part[2] is stack
             return End(term, along, rows=part[1], source=stack) if few else None
         if SMALLER * term.bytes * axis.size > stack.bytes * along.size:
             return None

@@ -115,7 +115,7 @@ REDUCED: dict[str, tuple[Callable[[Any], Any], int]] = {
     "of the iterations' numbers": (lambda x: (steps(x)[1][0] * jnp.arange(6.0)[:, None]).sum(0), 2),
     "along the rows alone": (lambda x: steps(x)[1][0].sum(1), 3),
     "variance": (lambda x: steps(x)[1][0].var(0), 3),
-    "place of the largest": (lambda x: jnp.argmax(steps(x)[1][0], 0), 3),
+    "place of the largest": (lambda x: jnp.argmax(steps(x)[1][0], 0), 2),
     "and all": (lambda x: with_steps(x, lambda _, rows: (rows[0].sum(0), rows[0])), 3),
 }
 
@@ -148,9 +148,9 @@ LAGGED: dict[str, tuple[Callable[[Any], Any], int]] = {
     "numbers": (lagged(lambda h: (h[1:] * h[:-1]).sum(0), result=2), 2),
     "two distances": (lagged(lambda h: ((h[1:] * h[:-1]).sum(0), (h[2:] * h[:-2]).min(0), h.max(0))), 2),
     "of a part": (lagged(lambda h: (h[10:][1:] * h[10:][:-1]).sum(0)), 2),
-    "of every third of a part": (lagged(lambda h: (h[4::3][2:] * h[4::3][1:-1]).sum(0)), 3),
+    "of every third of a part": (lagged(lambda h: (h[4::3][2:] * h[4::3][1:-1]).sum(0)), 2),
     "far apart": (lagged(lambda h: (h[3:] * h[:-3]).sum(0)), 3),
-    "of other steps": (lagged(lambda h: (h[:20] * h[::2]).sum(0)), 3),
+    "of other steps": (lagged(lambda h: (h[:20] * h[::2]).sum(0)), 2),
     "and rows": (lambda x: lagged(lambda h: ((h[1:] - h[:-1]) * x[1:]).sum(0))(x), 2),
     "and rows of other iterations": (lambda x: lagged(lambda h: ((h[1:] - h[:-1]) * x[:-1]).sum(0))(x), 2),
     "distances from what was observed": (lagged(lambda h: jnp.mean((h[3::4] - SEEN[:10]) ** 2)), 2),

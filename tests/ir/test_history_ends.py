@@ -82,8 +82,20 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], int]] = {
     "every tenth": (of_wide(lambda h, _: h[::10]), 0),
     "the last three": (of_wide(lambda h, _: h[-3:]), 0),
     "the first two in reverse, and a sum": (of_wide(lambda h, _: (h[:2], h.sum(0)), reverse=True), 0),
-    "too many": (of_wide(lambda h, _: h[::4]), 24),
-    "too many together": (of_wide(lambda h, _: (h[::10], h[1::10], h[2])), 24),
+    "every other": (of_wide(lambda h, _: h[::2]), 0),
+    "too many": (of_wide(lambda h, _: h[:21]), 24),
+    "too many single ones": (of_wide(lambda h, _: [h[row] for row in range(9)]), 24),
+    "at places": (of_wide(lambda h, _: (h[jnp.array([3, 30, 3])], h[jnp.array([[-1, 2], [5, 0]])])), 0),
+    "at places in reverse": (of_wide(lambda h, _: jnp.exp(h)[jnp.array([7, -40])], reverse=True), 0),
+    "at a place that is computed": (lambda x: wide(x)[0][jnp.int32(x[3, 0] * 40)], 0),
+    "at places that are computed": (lambda x: jnp.take(wide(x)[0], jnp.int32(x[3] * 40), axis=0), 0),
+    "at places that are clipped": (
+        lambda x: wide(x)[0].at[jnp.int32(x[3] * 40)].get(mode="clip").sum(1),
+        0,
+    ),
+    "at places along another axis": (of_wide(lambda h, _: h.T[:, jnp.array([3, 30])]), 0),
+    "at places of its own": (of_wide(lambda h, _: h[jnp.argsort(h[:, 0])[:2]]), 24),
+    "at too many places": (of_wide(lambda h, _: h[jnp.arange(21)]), 24),
 }
 
 # The same, of entries that are moved within each state.
