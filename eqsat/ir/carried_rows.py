@@ -8,7 +8,6 @@ The rows are given by a slice, or by indices that only the run may know: snapsho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jax import lax
@@ -16,10 +15,9 @@ from jax import lax
 from eqsat.ir.axis import Axis
 from eqsat.ir.carrying_scans import Carry, Rows
 from eqsat.ir.device_terms import Numbers
-from eqsat.ir.dtypes import itemsize
 from eqsat.ir.history_ends import End
-from eqsat.ir.looked_up_rows import LookUp
-from eqsat.ir.ops import Call, Const, Iota, Leaf, Map, Opaque, Reduce, Rename
+from eqsat.ir.looked_up_rows import LookUp, places_of
+from eqsat.ir.ops import Call, Const, Iota, Leaf, Map, Opaque
 from eqsat.ir.program import Output
 from eqsat.ir.reduction_monoids import identity_text
 from eqsat.ir.term import Term, Terms
@@ -102,42 +100,11 @@ def _sliced(terms: Terms, reader: Term, axis: Axis, rows: range, along: Axis) ->
 
 
 def _looked_up(terms: Terms, numbers: Numbers, reader: Term, axis: Axis, found: LookUp) -> SomeRows:
-    """The rows that indices give. Equal indices share the row of the first one."""
-
-    def made(name: str, dtype: str, *args: Term) -> Term:
-        return terms.make(Map(name, dtype), args)
-
-    index, count = found.index, found.count
-    if itemsize(index.dtype) < itemsize("int32"):
-        index = made("convert", "int32", index)
-    dtype, axes = index.dtype, sorted(index.axes)
-    first, last = (terms.make(Const(str(limit), dtype)) for limit in (0, axis.size - 1))
-    inside = filling = None
-    if found.filling is not None:
-        filling = terms.make(found.filling)
-        inside = made("and", "bool", made("ge", "bool", index, first), made("le", "bool", index, last))
-    row = made("min", dtype, made("max", dtype, index, first), last)
-    if dtype != "int32":
-        row = made("convert", "int32", row)
-    number = _number(terms, 0)
-    for one in axes:
-        before = made("mul", "int32", number, _number(terms, one.size))
-        number = made("add", "int32", before, terms.make(Iota(one, "int32")))
-
-    def first_with(wanted: Term, row: Term, number: Term, over: Sequence[Axis]) -> Term:
-        """The number of the first index that is of a row; how many indices there are if none is."""
-        here = made("eq", "bool", row, wanted)
-        numbered = made("select_n", "int32", here, _number(terms, count), number)
-        return terms.make(Reduce("min", frozenset(over), "int32"), [numbered]) if over else numbered
-
-    slot = first_with(terms.make(Iota(axis, "int32")), row, number, axes)
-    others = [numbers.axis(one.size) for one in axes]
-    other_row, other_number = row, number
-    for one, other in zip(axes, others, strict=True):
-        other_row = terms.make(Rename(one, other), [other_row])
-        other_number = terms.make(Rename(one, other), [other_number])
-    place = first_with(row, other_row, other_number, others)
-    return SomeRows(reader, slot, place, count, inside, filling)
+    """The rows that indices give."""
+    places = places_of(terms, found, axis, numbers.axis)
+    filling = None if found.filling is None else terms.make(found.filling)
+    inside = None if filling is None else places.inside
+    return SomeRows(reader, places.slot, places.place, found.count, inside, filling)
 
 
 def _number(terms: Terms, value: int) -> Term:

@@ -281,7 +281,7 @@ class _Ends:
     def _look_up(self, reader: Term, source: Term, along: Axis, stack: Term, every: Set[Axis]) -> End | None:
         """Rows that are looked up in the stacked result, or in a function of it."""
         found = look_up(reader, along) if self.once is not None and along in every else None
-        if found is None or reader.args[0] is not source or 2 * found.count > along.size:
+        if found is None or reader.args[0] is not source or not self._are_few(found.count, along, reader):
             return None
         given = [arg for arg in reader.args if arg is not source]
         if any(is_of_scan(at, stack) for at in reachable(given)):
@@ -309,7 +309,8 @@ class _Ends:
         waiting, seen = [term], {term}
         while waiting:
             at = waiting.pop()
-            end = self._function(at, walked, every, stack) if some_iterations(at, stack) else None
+            part = some_iterations(at, stack)
+            end = None if part is None else self._function(at, walked, every, stack, reader=term)
             if end is not None:
                 found.append(end)
                 continue
@@ -320,13 +321,33 @@ class _Ends:
             seen.update(inner)
         return found
 
-    def _function(self, term: Term, walked: Mapping[Term, Axis], every: Set[Axis], stack: Term) -> End | None:
-        """A few entries of a stacked result, or a function that is stacked in its place."""
+    def _are_few(self, count: int, axis: Axis, reader: Term) -> bool:
+        """Whether so many entries are carried: at most half of them, which the program has to give anyway.
+
+        Of others, there are fewer: what reads them may be computed in the iterations, too.
+        """
+        most = axis.size if reader.number in self.outputs else max(MOST_ENTRIES, axis.size // SMALLER)
+        return count <= min(most, axis.size // 2)
+
+    def _function(
+        self,
+        term: Term,
+        walked: Mapping[Term, Axis],
+        every: Set[Axis],
+        stack: Term,
+        reader: Term | None = None,
+    ) -> End | None:
+        """A few entries of a stacked result, or a function that is stacked in its place.
+
+        **Arguments:**
+
+        - `reader`: what reads the entries in the end, if that is not the term.
+        """
         if self.once is None or term is stack or not self.once.isdisjoint(one.number for one in walked):
             return None
         axis, along, part = walked[stack], walked[term], some_iterations(term, stack)
         if part is not None:
-            few = 2 * len(part[1]) <= axis.size and part[2] is stack
+            few = part[2] is stack and self._are_few(len(part[1]), axis, reader or term)
             return End(term, along, rows=part[1], source=stack) if few else None
         if SMALLER * term.bytes * axis.size > stack.bytes * along.size:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,9 @@ from jax import lax
 
 from eqsat.ir.axis import Axis, layout_shape
 from eqsat.ir.constants import constant_text
-from eqsat.ir.dtypes import is_inexact, numpy_dtype
-from eqsat.ir.ops import Const, Opaque
-from eqsat.ir.term import Term
+from eqsat.ir.dtypes import is_inexact, itemsize, numpy_dtype
+from eqsat.ir.ops import Const, Iota, Map, Opaque, Reduce, Rename
+from eqsat.ir.term import Term, Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +73,62 @@ def _default_filling(dtype: str) -> Any:
         return True
     limits = np.iinfo(numpy_dtype(dtype))
     return limits.max if dtype.startswith("u") else limits.min
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where rows that indices give are kept, in an array that has a row for each index.
+
+    **Attributes:**
+
+    - `slot`: of each row of the array that is looked up, its place; after the last one if no index is of it.
+    - `place`: of each index, its row's place: that of the first index of the same row.
+    - `inside`: whether each index is inside of the array. Others are clamped.
+    """
+
+    slot: Term
+    place: Term
+    inside: Term
+
+
+def places_of(terms: Terms, found: LookUp, axis: Axis, new_axis: Callable[[int], Axis]) -> Places:
+    """The places of the rows that indices give.
+
+    **Arguments:**
+
+    - `axis`: that of the rows.
+    - `new_axis`: returns an axis of that length.
+    """
+
+    def made(name: str, dtype: str, *args: Term) -> Term:
+        return terms.make(Map(name, dtype), args)
+
+    def number(value: int) -> Term:
+        return terms.make(Const(str(value), "int32"))
+
+    index, count = found.index, found.count
+    if itemsize(index.dtype) < itemsize("int32"):
+        index = made("convert", "int32", index)
+    dtype, axes = index.dtype, sorted(index.axes)
+    first, last = (terms.make(Const(str(limit), dtype)) for limit in (0, axis.size - 1))
+    inside = made("and", "bool", made("ge", "bool", index, first), made("le", "bool", index, last))
+    row = made("min", dtype, made("max", dtype, index, first), last)
+    if dtype != "int32":
+        row = made("convert", "int32", row)
+    mine = number(0)
+    for one in axes:
+        before = made("mul", "int32", mine, number(one.size))
+        mine = made("add", "int32", before, terms.make(Iota(one, "int32")))
+
+    def first_with(wanted: Term, row: Term, mine: Term, over: Sequence[Axis]) -> Term:
+        """The number of the first index that is of a row; how many indices there are if none is."""
+        here = made("eq", "bool", row, wanted)
+        numbered = made("select_n", "int32", here, number(count), mine)
+        return terms.make(Reduce("min", frozenset(over), "int32"), [numbered]) if over else numbered
+
+    slot = first_with(terms.make(Iota(axis, "int32")), row, mine, axes)
+    others = [new_axis(one.size) for one in axes]
+    other_row, other = row, mine
+    for one, renamed in zip(axes, others, strict=True):
+        other_row, other = (terms.make(Rename(one, renamed), [value]) for value in (other_row, other))
+    return Places(slot, first_with(row, other_row, other, others), inside)

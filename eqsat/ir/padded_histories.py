@@ -19,6 +19,7 @@ from eqsat.ir.control import Scan
 from eqsat.ir.history_parts import parts_read, row_of_iteration, where_read
 from eqsat.ir.ops import Call, Opaque, Rename
 from eqsat.ir.program import Program
+from eqsat.ir.scattered_rows import is_scatter, with_rows_looked_up
 from eqsat.ir.sliced_calls import SlicedTerms
 from eqsat.ir.sliced_histories import history_read
 from eqsat.ir.substitution import substituted, with_inputs
@@ -33,6 +34,8 @@ def with_padded_histories(
 ) -> tuple[Program, Mapping[int, Term]]:
     """Returns the program with choices in place of large pads of functions of histories.
 
+    Rows that are added up in a large array of zeros are looked up in a smaller one (`scattered_rows`).
+
     **Arguments:**
 
     - `threshold`: the size in bytes above which a pad is large.
@@ -41,14 +44,19 @@ def with_padded_histories(
     **Returns:** the program, and what has become of its terms, by number.
     """
     terms = list(program.reachable())
-    if not any(map(is_pad, terms)):
+    if not any(is_pad(term) or is_scatter(term) for term in terms):
         return program, {}
     once = compared(program).once
     known: dict[int, Term] = {}
     for term in terms:
-        if term.bytes > threshold and is_pad(term) and term.number not in once:
+        pads = is_pad(term)
+        if term.bytes > threshold and (pads or is_scatter(term)) and term.number not in once:
             args = substituted(program.terms, term.args, known) if known else term.args
-            chosen = _chosen(program, term, args, once, numbered, exact)
+            if pads:
+                chosen = _chosen(program, term, args, once, numbered, exact)
+            else:
+                scatter = program.terms.make(term.op, args)
+                chosen = with_rows_looked_up(program.terms, scatter, numbered)
             if chosen is not None and chosen.axes == term.axes:
                 known[term.number] = chosen
                 if term.number in program.terms.origins:

@@ -22,6 +22,7 @@ from eqsat.ir.history_ends import History, histories
 from eqsat.ir.ops import Call, Opaque
 from eqsat.ir.padded_histories import is_pad, with_padded_histories
 from eqsat.ir.program import Output, Program
+from eqsat.ir.scattered_rows import is_scatter
 from eqsat.ir.sliced_histories import is_slice, with_sliced_histories
 from eqsat.ir.substitution import substituted, with_inputs
 from eqsat.ir.term import Term, reachable
@@ -83,7 +84,9 @@ def by_passes(
         written[padded.get(between.number, between)] = term
     pairs = [(written.get(term, term), form) for term, form in forms.items()]
     # What is read may be a slice of the history, in place of one of a function of it; or a choice.
-    moves = ((term, new) for new, term in written.items() if is_slice(term) or is_pad(term))
+    moves = (
+        (term, new) for new, term in written.items() if is_slice(term) or is_pad(term) or is_scatter(term)
+    )
     pairs += ((term, new) for term, new in moves if new is not term)
     return ByPasses(with_inputs(chosen, chosen.inputs, known), pairs)
 

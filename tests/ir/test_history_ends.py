@@ -84,6 +84,7 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], int]] = {
     "the first two in reverse, and a sum": (of_wide(lambda h, _: (h[:2], h.sum(0)), reverse=True), 0),
     "every other": (of_wide(lambda h, _: h[::2]), 0),
     "too many": (of_wide(lambda h, _: h[:21]), 24),
+    "many that something reads": (of_wide(lambda h, _: jnp.linalg.qr(h[::4])[1]), 24),
     "too many single ones": (of_wide(lambda h, _: [h[row] for row in range(9)]), 24),
     "at places": (of_wide(lambda h, _: (h[jnp.array([3, 30, 3])], h[jnp.array([[-1, 2], [5, 0]])])), 0),
     "at places in reverse": (of_wide(lambda h, _: jnp.exp(h)[jnp.array([7, -40])], reverse=True), 0),
@@ -113,6 +114,7 @@ MOVES: dict[str, tuple[Callable[[Any], Any], int]] = {
     "places of states": (of_wide(lambda h, s: (h + s)[:, jnp.array([3, 21])]), 2),
     "a part of one": (of_wide(lambda h, _: h[7, 3:9]), 0),
     "some of large functions": (of_wide(lambda h, _: jnp.roll(jnp.exp(h), 3, 1)[::10]), 0),
+    "every other, moved": (of_wide(lambda h, _: jnp.sin(h)[1::2, ::-1]), 0),
     "turned": (of_wide(lambda h, _: energy(h.T[3:, 2:].T)), 1),
 }
 
