@@ -14,7 +14,7 @@ iterations apart (`history_parts`), and entries that were taken before or are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from eqsat.ir.carried_rows import rows_of
@@ -32,7 +32,7 @@ from eqsat.ir.history_ends import (
     scan_of,
 )
 from eqsat.ir.iteration_values import IterationValues, entry_of
-from eqsat.ir.ops import Const, Leaf, Opaque
+from eqsat.ir.ops import Call, Const, Leaf, Opaque
 from eqsat.ir.program import Output, Program
 from eqsat.ir.reduction_monoids import identity_text
 from eqsat.ir.sliced_calls import SlicedTerms
@@ -46,6 +46,7 @@ def with_histories_carried(
     scan: int | None = None,
     wide: bool = False,
     stacked: bool = False,
+    numbered: Callable[[Call, Call], Call] | None = None,
 ) -> Program:
     """Returns the program with carries for stacked results of which not all entries are read.
 
@@ -57,9 +58,11 @@ def with_histories_carried(
       all sums are compensated, since others may need them first: differences from a mean need its digits.
     - `stacked`: whether to carry what is read of a result in the end though something else reads its entries,
       for which it is stacked as well.
+    - `numbered`: returns a call that was made of another one with a number of its own; None if the program
+      has all calls that there are.
     """
     while True:
-        found = next(_found(program, exact, scan, wide, stacked), None)
+        found = next(_found(program, exact, scan, wide, stacked, numbered), None)
         if found is None:
             return program
         readers = found.readers
@@ -77,19 +80,29 @@ def with_histories_carried(
 
 
 def _found(
-    program: Program, exact: bool, scan: int | None, wide: bool, stacked: bool
+    program: Program,
+    exact: bool,
+    scan: int | None,
+    wide: bool,
+    stacked: bool,
+    numbered: Callable[[Call, Call], Call] | None,
 ) -> Iterator[CarriedHistory]:
     """Yields the stacked results that can be carried."""
     for found in histories(program, exact, wide, functions=True):
         assert isinstance(found.stack.op, Opaque)
         wanted = scan is None or found.stack.op.call.id == scan
         if found.ends and wanted and (stacked or not found.is_whole):
-            history = _carried_history(program, found, MANY if wide else found.axis.size)
+            history = _carried_history(program, found, MANY if wide else found.axis.size, numbered)
             if history is not None:
                 yield history
 
 
-def _carried_history(program: Program, found: History, entries_added: int) -> CarriedHistory | None:
+def _carried_history(
+    program: Program,
+    found: History,
+    entries_added: int,
+    numbered: Callable[[Call, Call], Call] | None,
+) -> CarriedHistory | None:
     """What is carried in place of a stacked result; None if an iteration can't compute it.
 
     **Arguments:**
@@ -101,7 +114,9 @@ def _carried_history(program: Program, found: History, entries_added: int) -> Ca
     assert isinstance(stack.op, Opaque)
     if entry_of(stack.op, axis) is None:
         return None
-    values, slices = IterationValues(terms, numbers, stack), SlicedTerms(terms, numbers.numbered)
+    numbered = numbered or numbers.numbered
+    slices = SlicedTerms(terms, numbered)
+    values = IterationValues(terms, numbers, stack, numbered=numbered)
     carries: list[Carry] = []
     functions: list[Function] = []
     rows: list[Rows] = []
@@ -144,11 +159,11 @@ def _carried_history(program: Program, found: History, entries_added: int) -> Ca
                 # Every iteration that is read has it: it was taken before, or is.
                 values.know(end.term, carries[-1].output.term)
             continue
-        several = rows_of(terms, numbers, end, along)
+        several = rows_of(terms, end, along)
         slot = values.of(several.slot, along)
         if slot is None or entry.axes | several.place.axes != end.term.axes:
             return None
-        carry, replaced = several.carried(terms, numbers, entry, slot, len(carries))
+        carry, replaced = several.carried(slices, numbers, entry, slot, len(carries), stack.op.call)
         carries.append(carry)
         rows.append(replaced)
     for end in ends:

@@ -20,6 +20,7 @@ from eqsat.ir.looked_up_rows import LookUp, places_of
 from eqsat.ir.ops import Call, Const, Iota, Leaf, Map, Opaque
 from eqsat.ir.program import Output
 from eqsat.ir.reduction_monoids import identity_text
+from eqsat.ir.sliced_calls import SlicedTerms
 from eqsat.ir.term import Term, Terms
 
 
@@ -43,7 +44,7 @@ class SomeRows:
     filling: Term | None = None
 
     def carried(
-        self, terms: Terms, numbers: Numbers, entry: Term, slot: Term, carry: int
+        self, slices: SlicedTerms, numbers: Numbers, entry: Term, slot: Term, carry: int, origin: Call
     ) -> tuple[Carry, Rows]:
         """The carry for them, and what it replaces.
 
@@ -51,12 +52,14 @@ class SomeRows:
 
         - `entry`, `slot`: those of one iteration.
         - `carry`: the number of the carry.
+        - `origin`: the call of the scan.
         """
-        axis, own = numbers.axis(self.count + 1), tuple(sorted(entry.axes))
+        terms, own = slices.terms, tuple(sorted(entry.axes))
+        axis = terms.axis(("carried rows", self.reader.number), self.count + 1)
         layout = (axis, *own)
         before = terms.make(Leaf(numbers.input(), layout, entry.dtype))
         call = Call(
-            numbers.call(),
+            origin.id,
             lax.dynamic_update_slice_p,
             {},
             (layout, (None, *own), *((),) * len(layout)),
@@ -64,16 +67,18 @@ class SomeRows:
             (entry.dtype,),
             frozenset(own),
         )
-        after = terms.make(Opaque(call, 0), [before, entry, slot, *(_number(terms, 0) for _ in own)])
+        after = terms.make(
+            Opaque(slices.numbered(call, origin), 0), [before, entry, slot, *(_number(terms, 0) for _ in own)]
+        )
         start = terms.make(Const(identity_text("sum", entry.dtype), entry.dtype))
         rows = Rows(self.reader, carry, axis, self.place, self.inside, self.filling)
         return Carry(None, start, before, Output(after, layout)), rows
 
 
-def rows_of(terms: Terms, numbers: Numbers, end: End, axis: Axis) -> SomeRows:
+def rows_of(terms: Terms, end: End, axis: Axis) -> SomeRows:
     """The rows that an end is, along the axis of iterations."""
     if end.looked_up is not None:
-        return _looked_up(terms, numbers, end.term, axis, end.looked_up)
+        return _looked_up(terms, end.term, axis, end.looked_up)
     assert end.rows is not None
     return _sliced(terms, end.term, axis, end.rows, end.axis)
 
@@ -99,9 +104,9 @@ def _sliced(terms: Terms, reader: Term, axis: Axis, rows: range, along: Axis) ->
     return SomeRows(reader, slot, terms.make(Iota(along, "int32")), len(rows))
 
 
-def _looked_up(terms: Terms, numbers: Numbers, reader: Term, axis: Axis, found: LookUp) -> SomeRows:
+def _looked_up(terms: Terms, reader: Term, axis: Axis, found: LookUp) -> SomeRows:
     """The rows that indices give."""
-    places = places_of(terms, found, axis, numbers.axis)
+    places = places_of(terms, found, axis)
     filling = None if found.filling is None else terms.make(found.filling)
     inside = None if filling is None else places.inside
     return SomeRows(reader, places.slot, places.place, found.count, inside, filling)

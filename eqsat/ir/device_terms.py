@@ -63,7 +63,7 @@ class Numbers:
 
 
 def _all_axes(program: Program) -> Iterator[Axis]:
-    for term in program.reachable():
+    for term in program.known():
         yield from term.axes
         if isinstance(term.op, Opaque):
             for layout in (*term.op.call.arg_layouts, *term.op.call.out_layouts):

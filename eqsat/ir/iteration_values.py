@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from eqsat.ir.axis import Axis, Layout, layout_axes
@@ -9,7 +10,7 @@ from eqsat.ir.control import Scan
 from eqsat.ir.device_terms import Numbers
 from eqsat.ir.history_functions import goes_inside
 from eqsat.ir.history_parts import is_of_scan
-from eqsat.ir.ops import Const, Leaf, Map, Opaque, Rename
+from eqsat.ir.ops import Call, Const, Leaf, Map, Opaque, Rename
 from eqsat.ir.sliced_calls import SlicedTerms
 from eqsat.ir.substitution import substituted
 from eqsat.ir.term import Term, Terms, reachable
@@ -40,6 +41,8 @@ class IterationValues:
     - `stack`: one of the stacked results.
     - `exact`: whether they must stay the same to the last bit.
     - `operands`: the values that the body does not have so far.
+    - `numbered`: returns a call that was made of another one with a number of its own; None if `numbers` has
+      all that the program has.
     - `_inside`: by number of a term, what an iteration has of it.
     - `_along`: by number of these terms, the axis that has the iterations; None if all have the same.
     - `_stand_ins`: the numbers of terms that stand for what has an entry in each iteration.
@@ -53,10 +56,11 @@ class IterationValues:
     _inside: dict[int, Term] = field(default_factory=dict)
     _along: dict[int, Axis | None] = field(default_factory=dict)
     _stand_ins: set[int] = field(default_factory=set)
+    numbered: Callable[[Call, Call], Call] | None = None
     _slices: SlicedTerms = field(init=False)
 
     def __post_init__(self) -> None:
-        self._slices = SlicedTerms(self.terms, self.numbers.numbered)
+        self._slices = SlicedTerms(self.terms, self.numbered or self.numbers.numbered)
 
     def stand_in(self, layout: Layout, entry: Term, axis: Axis) -> Term:
         """A term for what has a certain entry in each iteration.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,13 +91,12 @@ class Places:
     inside: Term
 
 
-def places_of(terms: Terms, found: LookUp, axis: Axis, new_axis: Callable[[int], Axis]) -> Places:
+def places_of(terms: Terms, found: LookUp, axis: Axis) -> Places:
     """The places of the rows that indices give.
 
     **Arguments:**
 
     - `axis`: that of the rows.
-    - `new_axis`: returns an axis of that length.
     """
 
     def made(name: str, dtype: str, *args: Term) -> Term:
@@ -127,7 +126,7 @@ def places_of(terms: Terms, found: LookUp, axis: Axis, new_axis: Callable[[int],
         return terms.make(Reduce("min", frozenset(over), "int32"), [numbered]) if over else numbered
 
     slot = first_with(terms.make(Iota(axis, "int32")), row, mine, axes)
-    others = [new_axis(one.size) for one in axes]
+    others = [terms.axis(("places of rows", one), one.size) for one in axes]
     other_row, other = row, mine
     for one, renamed in zip(axes, others, strict=True):
         other_row, other = (terms.make(Rename(one, renamed), [value]) for value in (other_row, other))

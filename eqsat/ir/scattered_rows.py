@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
 
 from jax import lax
 
@@ -55,13 +54,8 @@ def with_rows_looked_up(terms: Terms, term: Term, numbered: Callable[[Call, Call
     if FEWER * found.count > rows.size:
         return None
 
-    purposes = count()
-
-    def new_axis(size: int) -> Axis:
-        return terms.axis(("scattered rows", call.id, next(purposes)), size)
-
-    places = places_of(terms, found, rows, new_axis)
-    kept = new_axis(found.count + 1)
+    places = places_of(terms, found, rows)
+    kept = terms.axis(("scattered rows", call.id, index.number), found.count + 1)
     where = places.place
     if call.params["mode"] != lax.GatherScatterMode.CLIP:
         # What is outside is dropped.

@@ -176,7 +176,9 @@ class _Passes:
         call, _ = self.scanned
         outputs = tuple(Output(term, tuple(sorted(term.axes))) for term in read)
         program = replace(self.program, outputs=outputs, facts=(), alike=())
-        found = with_histories_carried(program, self.exact, call.id, wide=True, stacked=True)
+        found = with_histories_carried(
+            program, self.exact, call.id, wide=True, stacked=True, numbered=self.numbered
+        )
         return [output.term for output in found.outputs]
 
     def _without_unread_results(self, read: Sequence[Term], before: Set[Call]) -> list[Term]:
