@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from eqsat.ir.carried_histories import with_histories_carried
 from eqsat.ir.comparing import compared
+from eqsat.ir.dtypes import is_extended, is_inexact
 from eqsat.ir.history_ends import History, histories
 from eqsat.ir.ops import Call, Opaque
 from eqsat.ir.padded_histories import is_pad, with_padded_histories
@@ -131,7 +132,9 @@ class _Passes:
     def forms(self) -> list[tuple[Term, Term]]:
         """All that is read of the scan, with the same as results of several."""
         passes = self._passes()
-        if len(passes) > MOST_PASSES:
+        # Other runs may round otherwise.
+        once = self.exact and any(map(_is_float, self._of_iterations(self.histories[0].stack)))
+        if len(passes) > (1 if once else MOST_PASSES):
             return []
         stacks = {history.stack for history in self.histories}
         known: dict[int, Term] = {}
@@ -207,3 +210,7 @@ class _Passes:
 
 def _calls(terms: Iterable[Term]) -> set[Call]:
     return {term.op.call for term in terms if isinstance(term.op, Opaque)}
+
+
+def _is_float(term: Term) -> bool:
+    return not is_extended(term.dtype) and is_inexact(term.dtype)

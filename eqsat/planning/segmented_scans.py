@@ -18,6 +18,7 @@ from dataclasses import InitVar, dataclass, field
 
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import Scan
+from eqsat.ir.discontinuities import is_discontinuous
 from eqsat.ir.dtypes import is_extended
 from eqsat.ir.ops import Call, Leaf, Opaque, Rename
 from eqsat.ir.sliced_calls import has_slices
@@ -80,7 +81,7 @@ class SegmentedScans:
     roots: InitVar[Iterable[Term]]
     exact: bool
     _kept: set[int] = field(init=False, default_factory=set)
-    _readers: dict[tuple[Call, tuple[int, ...]], list[Term] | None] = field(default_factory=dict)
+    _readers: dict[tuple[Call, tuple[int, ...]], Mapping[int, Term] | None] = field(default_factory=dict)
     _reruns: dict[tuple[Call, tuple[int, ...]], Rerun | None] = field(default_factory=dict)
     _forward: dict[tuple[Call, tuple[int, ...]], _Forward] = field(default_factory=dict)
 
@@ -139,7 +140,7 @@ class SegmentedScans:
         """Whether a scan over segments gets slices of the value, rather than what it is computed from."""
         return isinstance(term.op, Leaf) or term.bytes <= self.threshold or term.number in self.once
 
-    def _segmented(self, call: Call, args: tuple[Term, ...]) -> list[Term] | None:
+    def _segmented(self, call: Call, args: tuple[Term, ...]) -> Mapping[int, Term] | None:
         """The results of a scan over segments that runs those scans again of which it reads large results."""
         if not _can_be_segmented(call):
             return None
@@ -244,12 +245,19 @@ class SegmentedScans:
         (body,) = call.bodies
         if any(term.number in self.once for term in body.program.reachable()):
             return None
-        made = trimmed(call, args, self._large(call, args))
+        large = self._large(call, args)
+        alike = self._is_rounded_alike(call)
+        made = None if alike else trimmed(call, args, large)
         if made is None:
             numbers = {number: number for number in range(len(call.out_layouts))}
-            return Rerun((call, args), call, args, numbers, range(len(args)))
+            return Rerun((call, args), call, args, numbers, range(len(args)), alike)
         fewer, results, places = made
         return Rerun((call, args), fewer, tuple(args[place] for place in places), results, places)
+
+    def _is_rounded_alike(self, call: Call) -> bool:
+        """Whether a scan that runs again has to end where it ended: then it runs with all of its results."""
+        (body,) = call.bodies
+        return self.exact or is_discontinuous(body.program)
 
     def _large(self, call: Call, args: Sequence[Term]) -> set[int]:
         """The large stacked results of a scan that only iterations of scans read."""
@@ -264,15 +272,23 @@ class SegmentedScans:
     def _saving(self, one: Rerun, segments: Segments) -> _Forward:
         """The scan over segments that saves the carries that a scan needs to be run again."""
         whole, args = one.whole
-        kept = set(range(len(whole.out_layouts))) - self._large(whole, args)
-        made = trimmed(whole, args, kept)
-        call, results, places = made or (whole, {number: number for number in kept}, list(range(len(args))))
+        large = self._large(whole, args)
+        kept = set(range(len(whole.out_layouts))) - large
+        made = None if one.alike else trimmed(whole, args, kept)
+        every = {number: number for number in range(len(whole.out_layouts))}
+        call, results, places = made or (whole, every, list(range(len(args))))
         wanted = [one.places[place] for place in one.control.carried]
         given = [args[place] for place in places]
         found, saved, received = in_segments(
-            self, call, given, segments, [places.index(place) for place in wanted]
+            self,
+            call,
+            given,
+            segments,
+            [places.index(place) for place in wanted],
+            one.alike,
+            large if one.alike else (),
         )
-        self._kept |= {term.number for term in found}
+        self._kept |= {term.number for term in found.values()}
         left = {number: found[result] for number, result in results.items() if number in kept}
         # Without a rest, nothing is received.
         return _Forward(

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from eqsat.ir.axis import Axis, Layout
+from jax import lax
+
+from eqsat.ir.axis import NO_AXES, Axis, Layout
 from eqsat.ir.control import Body, Scan
 from eqsat.ir.control_sums import is_zero, with_bodies
 from eqsat.ir.operations import OPERATIONS
 from eqsat.ir.ops import Call, Const, Iota, Leaf, Map, Opaque, Operation, Rename
 from eqsat.ir.program import Output, Program
+from eqsat.ir.reduction_monoids import identity_text
 from eqsat.ir.sliced_calls import SlicedTerms, has_slices
 from eqsat.ir.term import Term, Terms
 from eqsat.planning.rematerialised_values import can_be_cut, is_index, layout_of
@@ -59,6 +62,7 @@ class Rerun:
     - `call`, `args`: the scan without its other results.
     - `results`: the number that a result has in `call`, by its number in `whole`.
     - `places`: by operand of `call`, its place in `whole`.
+    - `alike`: whether it has to end where it ended before, and so to be the same code (`_Part.alive`).
     """
 
     whole: Application
@@ -66,6 +70,7 @@ class Rerun:
     args: tuple[Term, ...]
     results: Mapping[int, int]
     places: Sequence[int]
+    alike: bool = False
 
     @property
     def control(self) -> Scan:
@@ -119,6 +124,7 @@ class _Part(ABC):
         self.inner = inner
         self._inside: dict[tuple[int, Axis | None], Term] = {}
         self._again: dict[Rerun, Application] = {}
+        self._again_results: list[Term] = []
         self._calls = SlicedTerms(around.terms, around.numbered)
 
     @abstractmethod
@@ -161,6 +167,57 @@ class _Part(ABC):
         )
         return self.around.numbered(with_bodies(made, call.bodies, inside), call), tuple(inside)
 
+    def alive(
+        self, results: Sequence[Term], carries: int, every: bool, unread: Collection[int]
+    ) -> list[Term]:
+        """The results of a scan, of which the carries seem to depend on what nothing may read.
+
+        So nothing is removed of it: the same scan with the same results is the same code wherever it runs.
+        With fewer results, XLA may round others otherwise: what one value reads is divided by as a factor.
+
+        **Arguments:**
+
+        - `carries`: how many carries there are, which come first. If there are none, other results do.
+        - `every`: whether they seem to depend on every result, or on those of scans that run again alone.
+        - `unread`: the numbers of results that nothing reads.
+        """
+        terms, found = self.terms, list(results)
+        values = [*(found if every else ()), *self._again_results]
+        if not values:
+            return found
+        true: Term | None = None
+        for value in values:
+            differs = terms.make(Map("ne", "bool"), [self._first_entry(value), self._zero(value.dtype)])
+            count = terms.make(Map("convert", "int32"), [differs])
+            # This is always true, but not known to XLA.
+            less = terms.make(Map("lt", "bool"), [count, _number(terms, 2)])
+            true = less if true is None else terms.make(Map("and", "bool"), [true, less])
+        assert true is not None
+        for place in range(carries or len(found)):
+            if place not in unread:
+                choice = [true, self._zero(found[place].dtype), found[place]]
+                found[place] = terms.make(Map("select_n", found[place].dtype), choice)
+        return found
+
+    def _first_entry(self, value: Term) -> Term:
+        """The first entry of a result, by a call that no rule takes inside of what computes it."""
+        layout = tuple(sorted(value.axes))
+        if not layout or not isinstance(value.op, Opaque):
+            return value
+        params = {
+            "start_indices": tuple(0 for _ in layout),
+            "limit_indices": tuple(1 for _ in layout),
+            "strides": None,
+        }
+        origin = value.op.call
+        one = Call(
+            origin.id, lax.slice_p, params, (layout,), ((None,) * len(layout),), (value.dtype,), NO_AXES
+        )
+        return self.terms.make(Opaque(self.around.numbered(one, origin), 0), [value])
+
+    def _zero(self, dtype: str) -> Term:
+        return self.terms.make(Const(identity_text("sum", dtype), dtype))
+
     def _value(self, term: Term, along: Axis | None) -> Term:
         """A value that iterations read, whole or sliced along an axis."""
         if along not in term.axes:
@@ -177,7 +234,10 @@ class _Part(ABC):
         if one is not None:
             if one not in self._again:
                 starts = {place: self._start(one, place) for place in one.control.carried}
-                self._again[one] = self.iterations(one.call, one.args, starts)
+                self._again[one] = call, inside = self.iterations(one.call, one.args, starts)
+                if one.alike:
+                    every = range(len(call.out_layouts))
+                    self._again_results += [self.terms.make(Opaque(call, n), inside) for n in every]
             call, inside = self._again[one]
             assert isinstance(term.op, Opaque)
             return self.terms.make(Opaque(call, one.results[term.op.result]), inside)
@@ -219,7 +279,14 @@ class Segment(_Part):
         self._by_slices: list[int] = []
         self._first: Term | None = None
 
-    def scan(self, call: Call, args: Sequence[Term], saved: Sequence[int]) -> Application:
+    def scan(
+        self,
+        call: Call,
+        args: Sequence[Term],
+        saved: Sequence[int],
+        alike: bool,
+        unread: Collection[int],
+    ) -> Application:
         """A scan over all segments.
 
         Its results are those of a scan, with the axes of segments and of their iterations, and then carries
@@ -229,6 +296,8 @@ class Segment(_Part):
 
         - `call`, `args`: the scan.
         - `saved`: the places of the starts of the carries to save.
+        - `alike`: whether each segment is the same code as when it runs again.
+        - `unread`: the numbers of stacked results that it does not have, though each segment computes them.
         """
         control, outer = scan_of(call), self.segments.outer
         first = len(control.carried)
@@ -241,7 +310,9 @@ class Segment(_Part):
             if place in sums:
                 add = Map("add", results[number].dtype)
                 results[number] = self.terms.make(add, [leaves[place], results[number]])
-        outputs = [Output(term, layout) for term, layout in zip(results, inner.out_layouts, strict=True)]
+        results = self.alive(results, first, alike, unread)
+        read = [number for number in range(len(results)) if number not in unread]
+        outputs = [Output(results[number], inner.out_layouts[number]) for number in read]
         outputs += [Output(leaves[place], call.arg_layouts[place]) for place in saved]
         program = Program(tuple(self._inputs), tuple(outputs), self.terms)
         made = replace(
@@ -292,19 +363,28 @@ class Segment(_Part):
 
 
 def in_segments(
-    around: Surroundings, call: Call, args: Sequence[Term], segments: Segments, saved: Sequence[int] = ()
-) -> tuple[list[Term], list[Term], list[Term]]:
+    around: Surroundings,
+    call: Call,
+    args: Sequence[Term],
+    segments: Segments,
+    saved: Sequence[int] = (),
+    alike: bool = False,
+    unread: Collection[int] = (),
+) -> tuple[dict[int, Term], list[Term], list[Term]]:
     """A scan as one over segments, and one over the rest of the iterations.
 
     **Arguments:**
 
     - `saved`: the places of the starts of the carries to save.
+    - `alike`: whether each segment is the same code as when it runs again.
+    - `unread`: the numbers of stacked results that are computed, but not kept.
 
-    **Returns:** the results of the scan; the carries as the segments received them, stacked; and as the rest
-    received them, if there is any.
+    **Returns:** the results of the scan, by number; the carries as the segments received them, stacked; and
+    as the rest received them, if there is any.
     """
     terms, control, starts = around.terms, scan_of(call), list(args)
     first = len(control.carried)
+    read = [number for number in range(len(call.out_layouts)) if number not in unread]
     rest: list[Term] = []
     received: list[Term] = []
 
@@ -312,29 +392,31 @@ def in_segments(
         assert segments.rest is not None
         received.extend(starts[place] for place in saved)
         begin = {place: starts[place] for place in control.carried}
-        made, inside = Rest(around, segments, segments.rest).iterations(call, args, begin)
-        rest.extend(terms.make(Opaque(made, number), inside) for number in range(len(call.out_layouts)))
+        part = Rest(around, segments, segments.rest)
+        made, inside = part.iterations(call, args, begin)
+        results = [terms.make(Opaque(made, number), inside) for number in range(len(call.out_layouts))]
+        rest.extend(part.alive(results, first, alike, unread))
 
     if segments.rest is not None and control.reverse:
         run_rest()
         for number, place in enumerate(control.carried):
             starts[place] = rest[number]
-    made, operands = Segment(around, segments).scan(call, starts, saved)
+    made, operands = Segment(around, segments).scan(call, starts, saved, alike, unread)
     found = [terms.make(Opaque(made, number), operands) for number in range(len(made.out_layouts))]
     if segments.rest is not None and not control.reverse:
         for number, place in enumerate(control.carried):
             starts[place] = found[number]
         run_rest()
     last = rest if rest and not control.reverse else found
-    results = last[:first]
-    for number in range(first, len(call.out_layouts)):
+    results = dict(enumerate(last[:first]))
+    for place, number in list(enumerate(read))[first:]:
         along = call.out_layouts[number][0]
         assert isinstance(along, Axis)
         to = along if segments.rest is None else segments.both
-        merge = Operation(OPERATIONS["merge"], (segments.outer, segments.inner, to), found[number].dtype)
-        stack = terms.make(merge, [found[number]])
-        results.append(_joined(terms, stack, segments.both, rest[number], along) if rest else stack)
-    return results, found[len(call.out_layouts) :], received
+        merge = Operation(OPERATIONS["merge"], (segments.outer, segments.inner, to), found[place].dtype)
+        stack = terms.make(merge, [found[place]])
+        results[number] = _joined(terms, stack, segments.both, rest[number], along) if rest else stack
+    return results, found[len(read) :], received
 
 
 def _joined(terms: Terms, stack: Term, both: Axis, rest: Term, along: Axis) -> Term:

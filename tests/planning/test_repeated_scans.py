@@ -244,6 +244,25 @@ def test_floats_are_not_added_up_otherwise_where_bits_count() -> None:
     assert not with_rematerialised_operands(program, 100, exact=True).equalities
 
 
+def test_floats_do_not_run_again_where_bits_count() -> None:
+    """Another run may round otherwise; a run of integers may not."""
+
+    def below_the_largest(x: Any, xs: Any) -> Any:
+        states = walk(x, xs)[1][0]
+        return (states.max(0) - states).max(0)
+
+    def of_integers(x: Any, xs: Any) -> Any:
+        states = lax.scan(lambda s, x: (s * 5 + x, s * 5 + x), x, xs)[1]
+        return (states.max(0) ^ states).max(0)
+
+    arrays = normal(WIDTH), normal(STEPS, WIDTH)
+    program, _ = lowered(jax.jit(below_the_largest), *arrays)
+    assert passes(program)
+    assert not with_rematerialised_operands(program, 100, exact=True).equalities
+    program, _ = lowered(jax.jit(of_integers), *(np.int32(9 * array) for array in arrays))
+    assert with_rematerialised_operands(program, 100, exact=True).equalities
+
+
 NUMBERS = st.floats(width=32, allow_subnormal=False)
 
 

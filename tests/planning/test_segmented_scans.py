@@ -277,3 +277,32 @@ def test_gradients_of_random_loops_mean_the_same(
     args = normal(WIDTH, WIDTH) * 0.3, normal(iterations, ROWS, WIDTH)
     program, constants = lowered(gradient(loss), *args)
     check_equalities(program, [*args, *constants], 50)
+
+
+@pytest.mark.parametrize("accuracy", ["reassociates", "exact"])
+@pytest.mark.parametrize("steps", [200, 203])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("read", [2, 3])
+def test_segments_that_run_again_end_where_they_ended(
+    accuracy: Any, steps: int, reverse: bool, read: int
+) -> None:
+    """What follows jumps where a float is rounded otherwise: states would be others after some steps.
+
+    XLA divides by a sum that one value reads as by a factor, and by one that two values read as it is.
+    """
+
+    def gaps(noise: Any) -> Any:
+        def step(x: Any, row: Any) -> Any:
+            weights = jnp.exp(jnp.sin(x))
+            after = weights * 1e4 / weights.sum() % 1 + row
+            return after, (x, after, jnp.log(weights.mean()), 1 / jnp.sum(weights**2))
+
+        def gap(later: Any, states: Any) -> Any:
+            return states[0], jnp.max(jnp.abs(later - states[1]))
+
+        last, found = lax.scan(step, jnp.ones(300), noise, reverse=reverse)
+        return found[read].sum(), lax.scan(gap, last, found[:2], reverse=not reverse)[1]
+
+    noise = normal(steps, 300)
+    fn = eqsat.optimize(gaps, budget=noise.nbytes + 120_000, accuracy=accuracy)
+    assert not np.any(fn(noise)[1])
