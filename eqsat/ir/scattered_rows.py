@@ -2,6 +2,8 @@
 
     zeros(n).at[i].add(u)[t]  =  zeros(k + 1).at[place(i)].add(u)[slot(t)]
 
+    zeros(n).at[i].set(u)[t]  =  (t = i: u, otherwise 0)
+
 with a row for each of the k indices, and one of zeros for all other rows of the array (`looked_up_rows`).
 This is the cotangent of rows that are looked up: so each iteration of a backward pass finds its own entry.
 """
@@ -15,9 +17,10 @@ from jax import lax
 
 from eqsat.ir.axis import Axis, layout_shape
 from eqsat.ir.control_sums import is_zero
+from eqsat.ir.dtypes import itemsize
 from eqsat.ir.looked_up_rows import LookUp, places_of
 from eqsat.ir.operations import OPERATIONS
-from eqsat.ir.ops import Call, Const, Map, Opaque, Operation
+from eqsat.ir.ops import Call, Const, Iota, Map, Opaque, Operation
 from eqsat.ir.term import Term, Terms
 
 FEWER = 2
@@ -25,9 +28,9 @@ FEWER = 2
 
 
 def is_scatter(term: Term) -> bool:
-    """Whether a term adds up entries in an array of zeros."""
-    added = isinstance(term.op, Opaque) and term.op.call.primitive.name == "scatter-add"
-    return added and is_zero(term.args[0])
+    """Whether a term adds up entries in an array of zeros, or writes a part of one."""
+    names = ("scatter-add", "dynamic_update_slice")
+    return isinstance(term.op, Opaque) and term.op.call.primitive.name in names and is_zero(term.args[0])
 
 
 def with_rows_looked_up(terms: Terms, term: Term, numbered: Callable[[Call, Call], Call]) -> Term | None:
@@ -40,6 +43,8 @@ def with_rows_looked_up(terms: Terms, term: Term, numbered: Callable[[Call, Call
     if not is_scatter(term):
         return None
     assert isinstance(term.op, Opaque)
+    if term.op.call.primitive.name == "dynamic_update_slice":
+        return _one_row(terms, term, term.op.call)
     call, (zeros, index, updates) = term.op.call, term.args
     numbers, (layout,) = call.params["dimension_numbers"], call.out_layouts
     dims = tuple(numbers.scatter_dims_to_operand_dims)
@@ -66,3 +71,27 @@ def with_rows_looked_up(terms: Terms, term: Term, numbered: Callable[[Call, Call
     few = replace(call, params=params, arg_layouts=(smaller, *call.arg_layouts[1:]), out_layouts=(smaller,))
     sums = terms.make(Opaque(numbered(few, call), 0), [zeros, where, updates])
     return terms.make(Operation(OPERATIONS["take"], (kept,), term.dtype), [sums, places.slot])
+
+
+def _one_row(terms: Terms, term: Term, call: Call) -> Term | None:
+    """A row that is written into an array of zeros, as a choice; None if a term is anything else."""
+    zeros, update, *starts = term.args
+    (layout,), written = call.out_layouts, call.arg_layouts[1]
+    cut = [place for place, (whole, part) in enumerate(zip(layout, written, strict=True)) if whole != part]
+    if len(cut) != 1 or written[cut[0]] is not None:
+        return None
+    rows, start = layout[cut[0]], starts[cut[0]]
+    if not isinstance(rows, Axis) or rows.size < FEWER or start.axes:
+        return None
+
+    def made(name: str, dtype: str, *args: Term) -> Term:
+        return terms.make(Map(name, dtype), args)
+
+    if itemsize(start.dtype) < itemsize("int32"):
+        start = made("convert", "int32", start)
+    first, last = (terms.make(Const(str(limit), start.dtype)) for limit in (0, rows.size - 1))
+    row = made("min", start.dtype, made("max", start.dtype, start, first), last)
+    if row.dtype != "int32":
+        row = made("convert", "int32", row)
+    here = made("eq", "bool", terms.make(Iota(rows, "int32")), row)
+    return made("select_n", term.dtype, here, zeros, update)

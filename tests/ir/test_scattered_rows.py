@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax import lax
 
 from eqsat.ir.ops import Call, Opaque
 from eqsat.ir.program import Program
@@ -58,10 +59,18 @@ SMALLER: dict[str, Callable[[Any], Any]] = {
     "rows by pairs": lambda u: zeros(20, 4).at[jnp.array([[1, 2], [2, 3]])].add(jnp.asarray(MATRIX) * u[0]),
 }
 
+CHOSEN: dict[str, Callable[[Any], Any]] = {
+    "a row": lambda u: lax.dynamic_update_slice(zeros(20, 4), u[:1], (jnp.int32(u[0, 0] * 9), 0)),
+    "a column": lambda u: lax.dynamic_update_slice(zeros(3, 20), u[:, :1], (jnp.int8(0), jnp.int8(127))),
+    "a row before the first": lambda u: lax.dynamic_update_slice(zeros(20, 4), u[:1], (jnp.int32(-3), 1)),
+    "the cotangent of a row": jax.grad(lambda u: jnp.concatenate([u, u])[jnp.int32(u[0, 0] * 9)].sum()),
+}
+
 OTHERS: dict[str, Callable[[Any], Any]] = {
     "too many": lambda u: zeros(5, 4).at[jnp.array([3, 1, 0])].add(u),
     "entries": lambda u: zeros(20, 4).at[jnp.array([3, 17, 5]), jnp.array([1, 1, 0])].add(u[:, 0]),
     "into something": lambda u: jnp.ones((20, 4)).at[jnp.array([3, 17, 5])].add(u),
+    "a block": lambda u: lax.dynamic_update_slice(zeros(20, 4), u, (jnp.int32(u[0, 0] * 9), 0)),
     "the largest": lambda u: zeros(20, 4).at[jnp.array([3, 17, 5])].max(u),
 }
 
@@ -71,6 +80,13 @@ def test_rows_that_are_added_up_are_looked_up(name: str) -> None:
     before, after = before_and_after(looked_up, jax.jit(SMALLER[name]), U)
     assert rows(before) == 20
     assert rows(after) <= 5
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_row_that_is_written_is_a_choice(name: str) -> None:
+    before, after = before_and_after(looked_up, jax.jit(CHOSEN[name]), U)
+    assert any(map(is_scatter, before.reachable()))
+    assert not any(map(is_scatter, after.reachable()))
 
 
 @pytest.mark.parametrize("name", OTHERS)
