@@ -121,6 +121,7 @@ def covariance_by_hand(start: Array, steps: int) -> Array:
     return passed(start, steps, square, lambda c, x, _: c + jnp.outer(x - mean, x - mean)) / (steps - 1)
 
 
+SHORTER = 20
 SEGMENT = 50
 
 
@@ -168,6 +169,46 @@ def gradient_by_hand(force: Array, steps: int) -> Array:
     return jax.grad(variance_loss_by_hand)(force, steps)
 
 
+def wave(speeds: Array, state: Any, time: Array) -> tuple[Any, Array]:
+    """A step of the wave equation on a square, pushed in the middle."""
+    now, before = state
+    size = len(now)
+    around = sum(jnp.roll(now, move, axis) for move in (1, -1) for axis in (0, 1))
+    later = 2 * now - before + 0.2 * speeds**2 * (around - 4 * now)
+    later = later.at[size // 2, size // 2].add(jnp.sin(time / 8))
+    return (later, now), later
+
+
+def misfit(speeds: Array, steps: int) -> Array:
+    """How far what receivers in a row hear of a wave is from nothing."""
+    start = jnp.zeros_like(speeds), jnp.zeros_like(speeds)
+    states = lax.scan(partial(wave, speeds), start, jnp.arange(float(steps)))[1]
+    return jnp.mean(states[:, 10, ::4] ** 2)
+
+
+def misfit_by_hand(speeds: Array, steps: int) -> Array:
+    """The same, hearing in each step, with checkpoints for segments of the steps."""
+
+    def step(state: Any, time: Array) -> tuple[Any, Array]:
+        state, later = wave(speeds, state, time)
+        return state, later[10, ::4]
+
+    @jax.checkpoint
+    def segment(state: Any, times: Array) -> tuple[Any, Array]:
+        return lax.scan(step, state, times)
+
+    start = jnp.zeros_like(speeds), jnp.zeros_like(speeds)
+    return jnp.mean(lax.scan(segment, start, jnp.arange(float(steps)).reshape(-1, SHORTER))[1] ** 2)
+
+
+def inversion(speeds: Array, steps: int) -> Array:
+    return jax.grad(misfit)(speeds, steps)
+
+
+def inversion_by_hand(speeds: Array, steps: int) -> Array:
+    return jax.grad(misfit_by_hand)(speeds, steps)
+
+
 LAYERS = 3
 
 
@@ -206,6 +247,10 @@ def forces(count: int) -> tuple[Array]:
     return (np.linspace(0.3, 1.7, count, dtype=np.float32),)
 
 
+def speeds(size: int) -> tuple[Array]:
+    return (np.random.default_rng(0).uniform(0.8, 1.2, (size, size)).astype(np.float32),)
+
+
 def case(
     title: str,
     program: Callable[..., Any],
@@ -236,6 +281,16 @@ CASES = (
         way="checkpoints by hand",
     ),
     case(
+        "inversion of a wave",
+        inversion,
+        inversion_by_hand,
+        500,
+        160,
+        "16MB",
+        arguments=speeds,
+        way="checkpoints by hand",
+    ),
+    case(
         "three layers",
         layers,
         layers_by_hand,
@@ -251,6 +306,7 @@ QUICK = (
     case("observables", observables, observables_by_hand, 200, 500, "100kB"),
     case("covariances of 20", covariance, covariance_by_hand, 2_000, 20, "60kB"),
     case("gradient of variances", gradient, gradient_by_hand, 600, 500, "600kB", arguments=forces),
+    case("inversion of a wave", inversion, inversion_by_hand, 100, 40, "500kB", arguments=speeds),
     case("three layers", layers, layers_by_hand, 200, 500, "100kB", arguments=forces),
 )
 
