@@ -168,7 +168,7 @@ class _Part(ABC):
         return self.around.numbered(with_bodies(made, call.bodies, inside), call), tuple(inside)
 
     def alive(
-        self, results: Sequence[Term], carries: int, every: bool, unread: Collection[int]
+        self, results: Sequence[Term], carries: int, computed: Sequence[Term], unread: Collection[int]
     ) -> list[Term]:
         """The results of a scan, of which the carries seem to depend on what nothing may read.
 
@@ -178,11 +178,11 @@ class _Part(ABC):
         **Arguments:**
 
         - `carries`: how many carries there are, which come first. If there are none, other results do.
-        - `every`: whether they seem to depend on every result, or on those of scans that run again alone.
+        - `computed`: the results of calls that they seem to depend on, beside those of scans that run again.
         - `unread`: the numbers of results that nothing reads.
         """
         terms, found = self.terms, list(results)
-        values = [*(found if every else ()), *self._again_results]
+        values = [*computed, *self._again_results]
         if not values:
             return found
         true: Term | None = None
@@ -202,8 +202,9 @@ class _Part(ABC):
     def _first_entry(self, value: Term) -> Term:
         """The first entry of a result, by a call that no rule takes inside of what computes it."""
         layout = tuple(sorted(value.axes))
-        if not layout or not isinstance(value.op, Opaque):
+        if not layout:
             return value
+        assert isinstance(value.op, Opaque)
         params = {
             "start_indices": tuple(0 for _ in layout),
             "limit_indices": tuple(1 for _ in layout),
@@ -305,12 +306,13 @@ class Segment(_Part):
         sums = set[int]() if self.around.exact else _small_sums(call, args)
         starts = {place: args[place] if place in sums else leaf for place, leaf in leaves.items()}
         inner, inside = self.iterations(call, args, starts)
-        results = [self.terms.make(Opaque(inner, number), inside) for number in range(len(call.out_layouts))]
+        computed = [self.terms.make(Opaque(inner, number), inside) for number in range(len(call.out_layouts))]
+        results = list(computed)
         for number, place in enumerate(control.carried):
             if place in sums:
                 add = Map("add", results[number].dtype)
                 results[number] = self.terms.make(add, [leaves[place], results[number]])
-        results = self.alive(results, first, alike, unread)
+        results = self.alive(results, first, computed if alike else (), unread)
         read = [number for number in range(len(results)) if number not in unread]
         outputs = [Output(results[number], inner.out_layouts[number]) for number in read]
         outputs += [Output(leaves[place], call.arg_layouts[place]) for place in saved]
@@ -395,7 +397,7 @@ def in_segments(
         part = Rest(around, segments, segments.rest)
         made, inside = part.iterations(call, args, begin)
         results = [terms.make(Opaque(made, number), inside) for number in range(len(call.out_layouts))]
-        rest.extend(part.alive(results, first, alike, unread))
+        rest.extend(part.alive(results, first, results if alike else (), unread))
 
     if segments.rest is not None and control.reverse:
         run_rest()
