@@ -75,6 +75,16 @@ def _default_filling(dtype: str) -> Any:
     return limits.max if dtype.startswith("u") else limits.min
 
 
+def clamped(terms: Terms, index: Term, size: int) -> Term:
+    """Indices of any integer dtype as int32, clamped to those of an array with so many rows."""
+    if itemsize(index.dtype) < itemsize("int32"):
+        index = terms.make(Map("convert", "int32"), [index])
+    first, last = (terms.make(Const(str(limit), index.dtype)) for limit in (0, size - 1))
+    row = terms.make(Map("max", index.dtype), [index, first])
+    row = terms.make(Map("min", index.dtype), [row, last])
+    return row if row.dtype == "int32" else terms.make(Map("convert", "int32"), [row])
+
+
 @dataclass(frozen=True, slots=True)
 class Places:
     """Where rows that indices give are kept, in an array that has a row for each index.
@@ -105,15 +115,11 @@ def places_of(terms: Terms, found: LookUp, axis: Axis) -> Places:
     def number(value: int) -> Term:
         return terms.make(Const(str(value), "int32"))
 
-    index, count = found.index, found.count
-    if itemsize(index.dtype) < itemsize("int32"):
-        index = made("convert", "int32", index)
-    dtype, axes = index.dtype, sorted(index.axes)
-    first, last = (terms.make(Const(str(limit), dtype)) for limit in (0, axis.size - 1))
-    inside = made("and", "bool", made("ge", "bool", index, first), made("le", "bool", index, last))
-    row = made("min", dtype, made("max", dtype, index, first), last)
-    if dtype != "int32":
-        row = made("convert", "int32", row)
+    index, count, axes = found.index, found.count, sorted(found.index.axes)
+    row = clamped(terms, index, axis.size)
+    # What is clamped is another number.
+    given = row if index.dtype == row.dtype else made("convert", index.dtype, row)
+    inside = made("eq", "bool", index, given)
     mine = number(0)
     for one in axes:
         before = made("mul", "int32", mine, number(one.size))

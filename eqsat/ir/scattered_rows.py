@@ -17,8 +17,7 @@ from jax import lax
 
 from eqsat.ir.axis import Axis, layout_shape
 from eqsat.ir.control_sums import is_zero
-from eqsat.ir.dtypes import itemsize
-from eqsat.ir.looked_up_rows import LookUp, places_of
+from eqsat.ir.looked_up_rows import LookUp, clamped, places_of
 from eqsat.ir.operations import OPERATIONS
 from eqsat.ir.ops import Call, Const, Iota, Map, Opaque, Operation
 from eqsat.ir.term import Term, Terms
@@ -84,14 +83,6 @@ def _one_row(terms: Terms, term: Term, call: Call) -> Term | None:
     if not isinstance(rows, Axis) or rows.size < FEWER or start.axes:
         return None
 
-    def made(name: str, dtype: str, *args: Term) -> Term:
-        return terms.make(Map(name, dtype), args)
-
-    if itemsize(start.dtype) < itemsize("int32"):
-        start = made("convert", "int32", start)
-    first, last = (terms.make(Const(str(limit), start.dtype)) for limit in (0, rows.size - 1))
-    row = made("min", start.dtype, made("max", start.dtype, start, first), last)
-    if row.dtype != "int32":
-        row = made("convert", "int32", row)
-    here = made("eq", "bool", terms.make(Iota(rows, "int32")), row)
-    return made("select_n", term.dtype, here, zeros, update)
+    row = clamped(terms, start, rows.size)
+    here = terms.make(Map("eq", "bool"), [terms.make(Iota(rows, "int32")), row])
+    return terms.make(Map("select_n", term.dtype), [here, zeros, update])
