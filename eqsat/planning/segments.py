@@ -173,7 +173,7 @@ class _Part(ABC):
         """The results of a scan, of which the carries seem to depend on what nothing may read.
 
         So nothing is removed of it: the same scan with the same results is the same code wherever it runs.
-        With fewer results, XLA may round others otherwise: what one value reads is divided by as a factor.
+        With fewer results, XLA may round others otherwise, as by a reciprocal in place of a division.
 
         **Arguments:**
 

@@ -294,7 +294,7 @@ def test_segments_that_run_again_end_where_they_ended(
 ) -> None:
     """What follows jumps where a float is rounded otherwise: states would be others after some steps.
 
-    XLA divides by a sum that one value reads as by a factor, and by one that two values read as it is.
+    XLA divided in one of the runs, and multiplied by a reciprocal in the other one, which lacked a result.
     """
 
     def gaps(noise: Any) -> Any:
