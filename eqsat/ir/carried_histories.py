@@ -6,6 +6,9 @@
     (compensated if there are many iterations: `compensated_sums`)
     f(scan(...)[1])  =  what is stacked if every iteration gives  f(its entry)
 
+Several entries, given by a slice or by indices, have a row of a carry each (`carried_rows`). Where the best
+entry is, and what is accumulated at indices, are carries, too (`history_carries`).
+
 The labels after the last iteration of k-means, the last state of a trajectory, the mean of all iterates, the
 loss of what is read out of a recurrent network's states, the energy of each state, its distance from the
 first one. f may be elementwise, sum over what every iteration needs whole, read entries that are some

@@ -30,6 +30,7 @@ class SomeRows:
 
     **Attributes:**
 
+    - `reader`: the term.
     - `slot`: of each iteration, where its entry is kept.
     - `place`: where each row of the reader is kept.
     - `count`: how many rows there are.

@@ -16,7 +16,7 @@ from eqsat.ir.device_terms import Numbers
 from eqsat.ir.dtypes import accumulator, is_real_float
 from eqsat.ir.history_ends import End, summands
 from eqsat.ir.history_functions import ACCUMULATED, ROUNDED
-from eqsat.ir.history_parts import is_read, place_in, row_of_iteration
+from eqsat.ir.history_parts import is_read, place_in, row_of_iteration, where_read
 from eqsat.ir.ops import Const, Dot, Iota, Leaf, Map, Opaque, Reduce, Select
 from eqsat.ir.program import Output
 from eqsat.ir.reduction_monoids import MERGES, identity_text
@@ -56,11 +56,10 @@ def over_all(
     whole = substituted(terms, read, known, made)
     if end.stacked:
         return whole
-    here = is_read(terms, end.parts, axis)
     if selects:
-        return [*whole, place_in(terms, end.parts, axis), here]
+        return [*whole, place_in(terms, end.parts, axis), is_read(terms, end.parts, axis)]
     nothing = terms.make(Const(identity_text(_kind(end.term), whole[-1].dtype), whole[-1].dtype))
-    return [*whole[:-1], terms.make(Map("select_n", whole[-1].dtype), [here, nothing, whole[-1]])]
+    return [*whole[:-1], where_read(terms, end.parts, axis, whole[-1], nothing)]
 
 
 def carries_of(
@@ -147,7 +146,7 @@ def is_iteration(terms: Terms, axis: Axis, row: int) -> Term:
     return terms.make(Map("eq", "bool"), [numbers, wanted])
 
 
-def entry_carry(terms: Terms, numbers: Numbers, reader: Term | None, entry: Term, here: Term | None) -> Carry:
+def entry_carry(terms: Terms, numbers: Numbers, reader: Term, entry: Term, here: Term | None) -> Carry:
     """The carry for one entry.
 
     **Arguments:**

@@ -57,7 +57,6 @@ def with_rows_looked_up(terms: Terms, term: Term, numbered: Callable[[Call, Call
     found = LookUp(index)
     if FEWER * found.count > rows.size:
         return None
-
     places = places_of(terms, found, rows)
     kept = terms.axis(("scattered rows", call.id, index.number), found.count + 1)
     where = places.place
@@ -80,7 +79,7 @@ def _one_row(terms: Terms, term: Term, call: Call) -> Term | None:
     if len(cut) != 1 or written[cut[0]] is not None:
         return None
     rows, start = layout[cut[0]], starts[cut[0]]
-    if not isinstance(rows, Axis) or rows.size < FEWER or start.axes:
+    if not isinstance(rows, Axis) or start.axes:
         return None
 
     row = clamped(terms, start, rows.size)

@@ -25,7 +25,8 @@ from eqsat.ir.sliced_calls import has_slices
 from eqsat.ir.term import Term, Terms
 from eqsat.ir.unused_results import trimmed
 from eqsat.planning.rematerialised_values import can_be_cut
-from eqsat.planning.segments import Rerun, Segments, in_segments, scan_of, slices
+from eqsat.planning.rerun_scans import Rerun, scan_of, slices
+from eqsat.planning.segments import Segments, in_segments
 
 FEWEST = 32
 """Scans of fewer iterations have no segments: what they carry is saved for every iteration, if need be."""

@@ -8,30 +8,22 @@ computed again in each segment, by those scans, from the carries that the segmen
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from jax import lax
-
-from eqsat.ir.axis import NO_AXES, Axis, Layout
+from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.control import Body, Scan
-from eqsat.ir.control_sums import is_zero, with_bodies
+from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.operations import OPERATIONS
 from eqsat.ir.ops import Call, Const, Iota, Leaf, Map, Opaque, Operation, Rename
 from eqsat.ir.program import Output, Program
-from eqsat.ir.reduction_monoids import identity_text
 from eqsat.ir.sliced_calls import SlicedTerms, has_slices
 from eqsat.ir.term import Term, Terms
+from eqsat.planning.artificial_dependences import with_dependences
 from eqsat.planning.rematerialised_values import can_be_cut, is_index, layout_of
-from eqsat.planning.saved_carries import result_bytes
-
-Application = tuple[Call, tuple[Term, ...]]
-"""A call with its operands."""
-
-SUMS = 8
-"""Sums that are larger than what so many iterations read are added up in the order of the iterations."""
+from eqsat.planning.rerun_scans import Application, Rerun, scan_of, slices
+from eqsat.planning.segment_sums import small_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,40 +42,6 @@ class Segments:
     inner: Axis
     both: Axis
     rest: Axis | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rerun:
-    """The large results of a scan, which are computed again segment by segment.
-
-    **Attributes:**
-
-    - `whole`: the scan.
-    - `call`, `args`: the scan without its other results.
-    - `results`: the number that a result has in `call`, by its number in `whole`.
-    - `places`: by operand of `call`, its place in `whole`.
-    - `alike`: whether it has to end where it ended before, and so to be the same code (`_Part.alive`).
-    """
-
-    whole: Application
-    call: Call
-    args: tuple[Term, ...]
-    results: Mapping[int, int]
-    places: Sequence[int]
-    alike: bool = False
-
-    @property
-    def control(self) -> Scan:
-        return scan_of(self.call)
-
-    def carry_bytes(self) -> int:
-        """The size of the carries, which are saved for each segment."""
-        return sum(result_bytes(self.call, number) for number in range(len(self.control.carried)))
-
-    def iteration_bytes(self) -> int:
-        """The size of what one iteration adds to the results."""
-        stacked = range(len(self.control.carried), len(self.call.out_layouts))
-        return sum(result_bytes(self.call, number) for number in stacked) // self.control.length
 
 
 class Surroundings(Protocol):
@@ -116,7 +74,12 @@ class Surroundings(Protocol):
 
 
 class _Part(ABC):
-    """Some iterations, in the terms of where they run: their values, computed from what is there."""
+    """Some iterations, in the terms of where they run: their values, computed from what is there.
+
+    **Attributes:**
+
+    - `again`: the results of the scans that run again for them and have to end where they ended.
+    """
 
     def __init__(self, around: Surroundings, inner: Axis) -> None:
         self.around = around
@@ -124,7 +87,7 @@ class _Part(ABC):
         self.inner = inner
         self._inside: dict[tuple[int, Axis | None], Term] = {}
         self._again: dict[Rerun, Application] = {}
-        self._again_results: list[Term] = []
+        self.again: list[Term] = []
         self._calls = SlicedTerms(around.terms, around.numbered)
 
     @abstractmethod
@@ -167,58 +130,6 @@ class _Part(ABC):
         )
         return self.around.numbered(with_bodies(made, call.bodies, inside), call), tuple(inside)
 
-    def alive(
-        self, results: Sequence[Term], carries: int, computed: Sequence[Term], unread: Collection[int]
-    ) -> list[Term]:
-        """The results of a scan, of which the carries seem to depend on what nothing may read.
-
-        So nothing is removed of it: the same scan with the same results is the same code wherever it runs.
-        With fewer results, XLA may round others otherwise, as by a reciprocal in place of a division.
-
-        **Arguments:**
-
-        - `carries`: how many carries there are, which come first. If there are none, other results do.
-        - `computed`: the results of calls that they seem to depend on, beside those of scans that run again.
-        - `unread`: the numbers of results that nothing reads.
-        """
-        terms, found = self.terms, list(results)
-        values = [*computed, *self._again_results]
-        if not values:
-            return found
-        true: Term | None = None
-        for value in values:
-            differs = terms.make(Map("ne", "bool"), [self._first_entry(value), self._zero(value.dtype)])
-            count = terms.make(Map("convert", "int32"), [differs])
-            # This is always true, but not known to XLA.
-            less = terms.make(Map("lt", "bool"), [count, _number(terms, 2)])
-            true = less if true is None else terms.make(Map("and", "bool"), [true, less])
-        assert true is not None
-        for place in range(carries or len(found)):
-            if place not in unread:
-                choice = [true, self._zero(found[place].dtype), found[place]]
-                found[place] = terms.make(Map("select_n", found[place].dtype), choice)
-        return found
-
-    def _first_entry(self, value: Term) -> Term:
-        """The first entry of a result, by a call that no rule takes inside of what computes it."""
-        layout = tuple(sorted(value.axes))
-        if not layout:
-            return value
-        assert isinstance(value.op, Opaque)
-        params = {
-            "start_indices": tuple(0 for _ in layout),
-            "limit_indices": tuple(1 for _ in layout),
-            "strides": None,
-        }
-        origin = value.op.call
-        one = Call(
-            origin.id, lax.slice_p, params, (layout,), ((None,) * len(layout),), (value.dtype,), NO_AXES
-        )
-        return self.terms.make(Opaque(self.around.numbered(one, origin), 0), [value])
-
-    def _zero(self, dtype: str) -> Term:
-        return self.terms.make(Const(identity_text("sum", dtype), dtype))
-
     def _value(self, term: Term, along: Axis | None) -> Term:
         """A value that iterations read, whole or sliced along an axis."""
         if along not in term.axes:
@@ -238,7 +149,7 @@ class _Part(ABC):
                 self._again[one] = call, inside = self.iterations(one.call, one.args, starts)
                 if one.alike:
                     every = range(len(call.out_layouts))
-                    self._again_results += [self.terms.make(Opaque(call, n), inside) for n in every]
+                    self.again += [self.terms.make(Opaque(call, n), inside) for n in every]
             call, inside = self._again[one]
             assert isinstance(term.op, Opaque)
             return self.terms.make(Opaque(call, one.results[term.op.result]), inside)
@@ -303,7 +214,7 @@ class Segment(_Part):
         control, outer = scan_of(call), self.segments.outer
         first = len(control.carried)
         leaves = {place: self._input(args[place], call.arg_layouts[place]) for place in control.carried}
-        sums = set[int]() if self.around.exact else _small_sums(call, args)
+        sums = set[int]() if self.around.exact else small_sums(call, args)
         starts = {place: args[place] if place in sums else leaf for place, leaf in leaves.items()}
         inner, inside = self.iterations(call, args, starts)
         computed = [self.terms.make(Opaque(inner, number), inside) for number in range(len(call.out_layouts))]
@@ -312,7 +223,8 @@ class Segment(_Part):
             if place in sums:
                 add = Map("add", results[number].dtype)
                 results[number] = self.terms.make(add, [leaves[place], results[number]])
-        results = self.alive(results, first, computed if alike else (), unread)
+        alive = [*(computed if alike else ()), *self.again]
+        results = with_dependences(self.around, results, first, alive, unread)
         read = [number for number in range(len(results)) if number not in unread]
         outputs = [Output(results[number], inner.out_layouts[number]) for number in read]
         outputs += [Output(leaves[place], call.arg_layouts[place]) for place in saved]
@@ -397,7 +309,8 @@ def in_segments(
         part = Rest(around, segments, segments.rest)
         made, inside = part.iterations(call, args, begin)
         results = [terms.make(Opaque(made, number), inside) for number in range(len(call.out_layouts))]
-        rest.extend(part.alive(results, first, results if alike else (), unread))
+        alive = [*(results if alike else ()), *part.again]
+        rest.extend(with_dependences(around, results, first, alive, unread))
 
     if segments.rest is not None and control.reverse:
         run_rest()
@@ -442,41 +355,3 @@ def _taken(terms: Terms, term: Term, along: Axis, first: Term, axis: Axis) -> Te
 
 def _number(terms: Terms, value: int) -> Term:
     return terms.make(Const(str(value), "int32"))
-
-
-def scan_of(call: Call) -> Scan:
-    """The control of a scan."""
-    assert isinstance(call.control, Scan)
-    return call.control
-
-
-def slices(call: Call) -> dict[int, Axis]:
-    """The axis of iterations of each operand that a scan goes through, by place."""
-    layouts = {place: call.arg_layouts[place] for place in scan_of(call).sliced}
-    return {place: layout[0] for place, layout in layouts.items() if isinstance(layout[0], Axis)}
-
-
-def _small_sums(call: Call, args: Sequence[Term]) -> set[int]:
-    """The carries, by place, that each segment adds up by itself.
-
-        s = 0;  every iteration:  s = s + e,  where e does not depend on s
-
-    So an axis that e is summed over can be summed over by chunks, where a sum has to start with zero. A
-    segment's sums take memory of their own, so they have to be small. Without such an axis, the order stays.
-    """
-    if not call.sums:
-        return set()
-    control, (body,) = scan_of(call), call.bodies
-    feeds = Counter(body.sources)
-    leaves = {source: leaf for leaf, source in zip(body.program.inputs, body.sources, strict=True)}
-    reads = Counter(arg.number for term in body.program.reachable() for arg in term.args)
-    reads.update(output.term.number for output in body.program.outputs)
-    found = {}
-    for number, place in enumerate(control.carried):
-        output, leaf = body.program.outputs[number].term, leaves.get(place)
-        if leaf is None or feeds[place] > 1 or reads[leaf.number] > 1 or not is_zero(args[place]):
-            continue
-        if isinstance(output.op, Map) and output.op.name == "add" and leaf in output.args:
-            found[place] = result_bytes(call, number)
-    read = sum(args[place].bytes for place in control.sliced)
-    return set(found) if sum(found.values()) * control.length <= SUMS * read else set()

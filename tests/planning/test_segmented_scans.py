@@ -140,7 +140,7 @@ def test_gradients_of_what_is_read_within_states_keep_to_their_budget(name: str)
     def loss(speed: Any, source: Any) -> Any:
         def step(state: Any, push: Any) -> Any:
             now, before = state
-            around = jnp.roll(now, 1, 0) + jnp.roll(now, -1, 0) - 2 * now
+            around = sum(jnp.roll(now, by, axis) for by in (1, -1) for axis in (0, 1)) - 4 * now
             later = jnp.tanh(2 * now - before + speed * around + push)
             return (later, now), later
 
@@ -150,7 +150,7 @@ def test_gradients_of_what_is_read_within_states_keep_to_their_budget(name: str)
     args = 0.1 + abs(normal(24, 24)) / 10, normal(200) / 100
     written = jax.jit(jax.grad(loss, (0, 1)))
     peak = written.lower(*args).compile().memory_analysis().temp_size_in_bytes
-    fn = eqsat.optimize(jax.grad(loss, (0, 1)), budget=peak // 3, max_slowdown=None)
+    fn = eqsat.optimize(jax.grad(loss, (0, 1)), budget=peak // 5, max_slowdown=None)
     for found, wanted in zip(fn(*args), written(*args), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6 * float(abs(wanted).max()))
 
@@ -283,8 +283,8 @@ def test_gradients_of_random_loops_mean_the_same(
     ("accuracy", "steps", "reverse", "read"),
     [
         ("reassociates", 200, False, 2),
-        ("reassociates", 203, True, 3),
-        ("reassociates", 203, False, 3),
+        ("reassociates", 203, True, 2),
+        ("reassociates", 203, False, 2),
         ("exact", 200, True, 2),
         ("exact", 203, False, 2),
     ],
