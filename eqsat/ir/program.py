@@ -119,14 +119,14 @@ class Program:
                 yield term.op.call, term.args
 
     def next_call(self) -> int:
-        """Returns a number that no call of the program, or of the bodies inside, has."""
+        """Returns a number that no call of the program, of the bodies inside, or of any other term has."""
         numbers = (
             term.op.call.id
             for program in self.inside(known=True)
             for term in program.known()
             if isinstance(term.op, Opaque)
         )
-        return 1 + max(numbers, default=0)
+        return 1 + max((self.terms.last_call, *numbers))
 
     def known(self) -> Iterator[Term]:
         """Yields every term that the outputs, the equalities or the facts refer to, operands first."""

@@ -76,11 +76,15 @@ class Terms:
     **Attributes:**
 
     - `origins`: the places in the user's source that terms come from, by term number. Not every term has one.
+    - `last_call`: the largest number of a call of any term. Calls are compared by their numbers, not by their
+      parameters: a new call with the number of another one could be taken for it, though no program has that
+      any more.
     """
 
     def __init__(self) -> None:
         self._interned: dict[tuple[Op, tuple[int, ...]], Term] = {}
         self._next = 0
+        self.last_call = 0
         self.origins: dict[int, Place] = {}
         self._calls: dict[Hashable, int] = {}
         self._axes: dict[Hashable, Axis] = {}
@@ -96,6 +100,8 @@ class Terms:
         if term is None:
             term = self._interned[key] = Term(op, operands, *infer(op, operands), self._next)
             self._next += 1
+            if isinstance(op, Opaque):
+                self.last_call = max(self.last_call, op.call.id)
         return term
 
     def call_number(self, call: Hashable, first: int) -> int:
@@ -107,7 +113,7 @@ class Terms:
         - `first`: the least number that calls made otherwise don't have.
         """
         if call not in self._calls:
-            self._calls[call] = max(first, 1 + max(self._calls.values(), default=0))
+            self._calls[call] = max(first, 1 + self.last_call, 1 + max(self._calls.values(), default=0))
         return self._calls[call]
 
     def axis(self, purpose: Hashable, size: int) -> Axis:
@@ -127,6 +133,8 @@ class Terms:
         term = Term(op, operands, *infer(op, operands), number)
         self._interned[op, tuple(arg.number for arg in operands)] = term
         self._next = max(self._next, number + 1)
+        if isinstance(op, Opaque):
+            self.last_call = max(self.last_call, op.call.id)
         return term
 
 

@@ -53,7 +53,6 @@ class _Trimming:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.terms = list(program.reachable())
-        self.next_call = program.next_call()
         self.used: dict[Application, set[int]] = {}
         self.calls: dict[Application, tuple[Call, tuple[Term, ...]]] = {}
         for term in self.terms:
@@ -72,6 +71,7 @@ class _Trimming:
         table = self.program.terms
         found: dict[int, Term] = {}
         numbered: dict[Application, Call] = {}
+        next_call = self.program.next_call()
         for term in self.terms:
             args = [found[arg.number] for arg in term.args]
             op = term.op
@@ -81,8 +81,8 @@ class _Trimming:
                 assert isinstance(op, Opaque)
                 call, results, operands = self.trimmed[key]
                 if key not in numbered:
-                    numbered[key] = replace(call, id=self.next_call)
-                    self.next_call += 1
+                    numbered[key] = replace(call, id=next_call)
+                    next_call += 1
                 op = Opaque(numbered[key], results[op.result])
                 args = [args[place] for place in operands]
             made = found[term.number] = table.make(op, args)
