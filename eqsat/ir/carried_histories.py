@@ -50,6 +50,7 @@ def with_histories_carried(
     wide: bool = False,
     stacked: bool = False,
     numbered: Callable[[Call, Call], Call] | None = None,
+    only: Callable[[End], bool] | None = None,
 ) -> Program:
     """Returns the program with carries for stacked results of which not all entries are read.
 
@@ -63,9 +64,11 @@ def with_histories_carried(
       for which it is stacked as well.
     - `numbered`: returns a call that was made of another one with a number of its own; None if the program
       has all calls that there are.
+    - `only`: which reductions, entries and functions to carry, while histories are stacked for all others;
+      None for all.
     """
     while True:
-        found = next(_found(program, exact, scan, wide, stacked, numbered), None)
+        found = next(_found(program, exact, scan, wide, stacked, numbered, only), None)
         if found is None:
             return program
         readers = found.readers
@@ -89,13 +92,17 @@ def _found(
     wide: bool,
     stacked: bool,
     numbered: Callable[[Call, Call], Call] | None,
+    only: Callable[[End], bool] | None,
 ) -> Iterator[CarriedHistory]:
     """Yields the stacked results that can be carried."""
     for found in histories(program, exact, wide, functions=True):
         assert isinstance(found.stack.op, Opaque)
         wanted = scan is None or found.stack.op.call.id == scan
-        if found.ends and wanted and (stacked or not found.is_whole):
-            history = _carried_history(program, found, MANY if wide else found.axis.size, numbered)
+        ends = list(filter(only, found.ends)) if only is not None else found.ends
+        whole = found.is_whole or len(ends) < len(found.ends)
+        if ends and wanted and (stacked or not whole):
+            read = replace(found, ends=ends, given=found.given or whole)
+            history = _carried_history(program, read, MANY if wide else found.axis.size, numbered)
             if history is not None:
                 yield history
 

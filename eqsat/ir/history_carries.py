@@ -7,7 +7,7 @@ h0.at[f(h[t])].add(g(h[t]))  =  a in the end,  where every iteration  a = a.at[f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from eqsat.ir.axis import Axis
 from eqsat.ir.carrying_scans import Carry
@@ -51,7 +51,10 @@ def over_all(
     along = end.parts.axis
 
     def made(term: Term, args: Sequence[Term]) -> Term:
-        return slices.of(term, along, args, axis) if along in term.axes else terms.make(term.op, args)
+        if along not in term.axes or tuple(args) == term.args:
+            # What an earlier pass gives may be computed from other slices along this axis.
+            return terms.make(term.op, args)
+        return slices.of(term, along, args, axis)
 
     whole = substituted(terms, read, known, made)
     if end.stacked:
@@ -80,7 +83,7 @@ def carries_of(
             carry = _accumulated(slices, numbers, end, entries)
             return None if carry is None else [carry]
     (entry,) = entries
-    return _reduced(slices.terms, numbers, end.term, entry, count)
+    return reduction_carries(slices.terms, numbers.input, end.term, entry, count)
 
 
 def _kind(end: Term) -> str:
@@ -162,12 +165,16 @@ def entry_carry(terms: Terms, numbers: Numbers, reader: Term, entry: Term, here:
     return Carry(reader, nothing, before, Output(kept, layout))
 
 
-def _reduced(terms: Terms, numbers: Numbers, end: Term, entry: Term, count: int) -> list[Carry]:
+def reduction_carries(
+    terms: Terms, next_leaf: Callable[[], int], end: Term, entry: Term, count: int
+) -> list[Carry]:
     """The carries for a reduction.
 
     **Arguments:**
 
-    - `entry`: what one iteration has of what is reduced.
+    - `next_leaf`: returns the number of a new input of a body.
+
+    - `entry`: what one iteration has of what is reduced, or a segment of iterations.
     - `count`: sums are compensated as those of so many entries are.
     """
     assert isinstance(end.op, Reduce | Dot)
@@ -178,11 +185,11 @@ def _reduced(terms: Terms, numbers: Numbers, end: Term, entry: Term, count: int)
             entry = terms.make(Map("convert", dtype), [entry])
     layout = tuple(sorted(entry.axes))
     start = terms.make(Const(identity_text(kind, dtype), dtype))
-    before = terms.make(Leaf(numbers.input(), layout, dtype))
+    before = terms.make(Leaf(next_leaf(), layout, dtype))
     if kind != "sum" or not is_compensated(dtype, count):
         merged = terms.make(Map(MERGES[kind], dtype), [before, entry])
         return [Carry(end, start, before, Output(merged, layout))]
-    excess = terms.make(Leaf(numbers.input(), layout, dtype))
+    excess = terms.make(Leaf(next_leaf(), layout, dtype))
     total, beyond = added(terms, before, excess, entry)
     none = terms.make(Const("0.0", dtype))
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from eqsat.ir.axis import Axis
+from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.comparing import INDICES, SELECTING_CALLS, SELECTING_OPERATIONS
 from eqsat.ir.device_terms import COLLECTIVES
 from eqsat.ir.dtypes import accumulator, is_inexact
@@ -42,7 +42,7 @@ def adds_up(term: Term, axis: Axis, stack: Term, exact: bool, wide: bool = False
             rounds = kind in ROUNDED and is_inexact(dtype)
             return axis in axes and kind in MERGES and not (rounds and exact)
         case Dot(axes=axes, dtype=dtype):
-            fits = wide or _size(term.axes) <= _size(stack.axes - {axis})
+            fits = wide or _size(term.axes) <= _size(_entry_axes(stack))
             inside = fits and axes - {axis} <= _own_axes(stack)
             # Products of narrow floats would be rounded before they are added up.
             wide = accumulator(dtype) == dtype and all(arg.dtype == dtype for arg in term.args)
@@ -125,7 +125,7 @@ def _is_as_fast(term: Term, axis: Axis, stack: Term) -> bool:
     With few rows, a product takes the time that it takes to read a matrix which all iterations share. Devices
     that talk in every iteration wait for each other.
     """
-    entry = stack.axes - {axis}
+    entry = _entry_axes(stack)
     if isinstance(term.op, Dot) and _size(entry - term.op.axes) >= ROWS:
         return True
     name = term.op.call.primitive.name if isinstance(term.op, Opaque) else None
@@ -137,6 +137,12 @@ def _is_as_fast(term: Term, axis: Axis, stack: Term) -> bool:
 
 def _size(axes: Iterable[Axis]) -> int:
     return math.prod(axis.size for axis in axes)
+
+
+def _entry_axes(stack: Term) -> frozenset[Axis]:
+    """The axes of what an iteration adds to a stacked result."""
+    assert isinstance(stack.op, Opaque)
+    return frozenset(layout_axes(stack.op.call.out_layouts[stack.op.result][1:]))
 
 
 def _own_axes(stack: Term) -> frozenset[Axis]:

@@ -9,7 +9,7 @@ distances of every tenth state from what was observed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.ir.axis import Axis, layout_axes, layout_shape
@@ -112,13 +112,20 @@ def row_taken(term: Term, along: Axis) -> int | None:
     return int(bounds[0][0])
 
 
-def parts_read(terms: Sequence[Term], along: Axis, stack: Term, exact: bool) -> Parts | None:
+def parts_read(
+    terms: Sequence[Term],
+    along: Axis,
+    stack: Term,
+    exact: bool,
+    inside: Callable[[Term, Axis, Term, bool], bool] = goes_inside,
+) -> Parts | None:
     """The slices of stacked results that terms read; None if they read anything else of their scan.
 
     **Arguments:**
 
     - `along`: the axis of the slices.
     - `exact`: whether they must stay the same to the last bit.
+    - `inside`: whether entries of a term along the slices are computed of those of its operands.
     """
     assert isinstance(stack.op, Opaque)
     control = stack.op.call.control
@@ -136,7 +143,7 @@ def parts_read(terms: Sequence[Term], along: Axis, stack: Term, exact: bool) -> 
             found[at.number] = part[1:]
         elif iterations not in at.axes and not any(is_of_scan(inner, stack) for inner in reachable([at])):
             rows[at.number] = at
-        elif goes_inside(at, along, stack, exact):
+        elif inside(at, along, stack, exact):
             waiting += [arg for arg in at.args if arg.number not in seen]
             seen.update(arg.number for arg in at.args)
         else:

@@ -110,7 +110,7 @@ class _Variants:
                         self.calls = max(self.calls, call.id + 1)
                     case Leaf(index=index):
                         self.leaves = min(self.leaves, index - 1)
-        self.passes = by_passes(program, threshold, self.numbered, exact)
+        self.passes = by_passes(program, threshold, room, self.numbered, self.next_leaf, exact)
         programs = dict.fromkeys((program, self.passes.program))
         once = frozenset[int]().union(*(compared(one).once for one in programs))
         self.carries = Carries(self.terms, self.numbered, threshold)

@@ -5,7 +5,8 @@
 The variance of a history needs its mean first. The first run of the scan carries the sum, and the second one
 that of the squares. This takes the time of another run, so it is equal to what is written, and extraction
 chooses. So are products that are larger than what an iteration adds to the history, such as covariances: each
-iteration reads and writes all of them. What single passes carry is in `eqsat.ir.carried_histories`.
+iteration reads and writes all of them, or each segment of iterations does (`history_segments`). What single
+passes carry is in `eqsat.ir.carried_histories`.
 
 If a backward pass reads entries of the history, the first run stacks them for it. Nothing else reads them
 then, so segments of the scan can be run again in their place (`segmented_scans`).
@@ -24,10 +25,12 @@ from eqsat.ir.ops import Call, Opaque
 from eqsat.ir.padded_histories import is_pad, with_padded_histories
 from eqsat.ir.program import Output, Program
 from eqsat.ir.scattered_rows import is_scatter
+from eqsat.ir.segment_ends import is_of_entries, segmented_histories
 from eqsat.ir.sliced_histories import is_slice, with_sliced_histories
 from eqsat.ir.substitution import substituted, with_inputs
 from eqsat.ir.term import Term, reachable
 from eqsat.ir.unused_results import Application, application, trimmed
+from eqsat.planning.history_segments import Histories
 
 MOST_PASSES = 5
 """The gradient of a skewness takes so many: it needs the deviation, and that the mean."""
@@ -49,14 +52,21 @@ class ByPasses:
 
 
 def by_passes(
-    program: Program, threshold: float, numbered: Callable[[Call, Call], Call], exact: bool = False
+    program: Program,
+    threshold: float,
+    room: float,
+    numbered: Callable[[Call, Call], Call],
+    next_leaf: Callable[[], int],
+    exact: bool = False,
 ) -> ByPasses:
     """What is read of large histories, as results of scans that run several times.
 
     **Arguments:**
 
     - `threshold`: the size in bytes above which a history is large.
+    - `room`: bytes for temporaries.
     - `numbered`: returns a call that was made of another one with a number of its own.
+    - `next_leaf`: returns the number of a new input of a body.
     - `exact`: whether results must stay the same to the last bit.
     """
     sliced, cut = with_sliced_histories(program, exact, numbered)
@@ -65,10 +75,11 @@ def by_passes(
     for history in histories(chosen, exact, wide=True, functions=True):
         if history.ends and history.stack.bytes > threshold and history.is_read_back():
             scans.setdefault(application(history.stack), []).append(history)
+    once = compared(chosen).once
     forms: dict[Term, Term] = {}
     known: dict[int, Term] = {}
     for scanned, read in scans.items():
-        passes = _Passes(chosen, scanned, read, numbered, exact)
+        passes = _Passes(chosen, scanned, read, numbered, exact, once)
         if passes.are_compared():
             continue
         found = {term: form for term, form in passes.forms() if form is not term}
@@ -77,13 +88,22 @@ def by_passes(
             # The forms of one scan may read another one.
             for term, form in found.items():
                 (known[term.number],) = substituted(program.terms, [form], known)
-    if not forms and chosen is sliced:
+    segments = Histories(program.terms, threshold, room, exact, once, numbered, next_leaf)
+    by_segments: dict[Term, Term] = {}
+    for of_scan in segmented_histories(chosen, threshold, exact):
+        scanned = application(of_scan[0].stack)
+        passes = _Passes(chosen, scanned, of_scan, numbered, exact, once, segments)
+        if not passes.are_compared():
+            by_segments |= {term: form for term, form in passes.forms() if form is not term}
+    if not forms and not by_segments and chosen is sliced:
         return ByPasses(program)
     written: dict[Term, Term] = {}
     for term in program.reachable():
         between = cut.get(term.number, term)
         written[padded.get(between.number, between)] = term
-    pairs = [(written.get(term, term), form) for term, form in forms.items()]
+    pairs = [
+        (written.get(term, term), form) for found in (forms, by_segments) for term, form in found.items()
+    ]
     # What is read may be a slice of the history, in place of one of a function of it; or a choice.
     moves = (
         (term, new) for new, term in written.items() if is_slice(term) or is_pad(term) or is_scatter(term)
@@ -99,6 +119,8 @@ class _Passes:
     **Attributes:**
 
     - `histories`: those of its results that are large, and carried.
+    - `once`: the numbers of terms that must be computed only once.
+    - `segments`: makes segments of the scan for what an iteration can't carry; None if each carries all.
     """
 
     program: Program
@@ -106,19 +128,20 @@ class _Passes:
     histories: Sequence[History]
     numbered: Callable[[Call, Call], Call]
     exact: bool
+    once: frozenset[int]
+    segments: Histories | None = None
 
     def are_compared(self) -> bool:
         """Whether entries of the histories, or of functions of them, are compared as they are.
 
         Computed again by another run, they might be rounded otherwise.
         """
-        once = compared(self.program).once
         found = {term.number for history in self.histories for term in self._of_iterations(history.stack)}
         read = [term for history in self.histories for term, _ in history.others]
         for term in reachable([*self._ends(), *read]):
             if any(arg.number in found for arg in term.args):
                 found.add(term.number)
-        return not once.isdisjoint(found)
+        return not self.once.isdisjoint(found)
 
     @staticmethod
     def _of_iterations(stack: Term) -> Iterator[Term]:
@@ -141,7 +164,7 @@ class _Passes:
         pairs: list[tuple[Term, Term]] = []
         before = _calls(self.program.known()) - {self.scanned[0]}
         for read in passes:
-            made = self._carried(substituted(self.program.terms, read, known))
+            made = self._carried(substituted(self.program.terms, read, known), before)
             if any(term in stacks for term in reachable(made)):
                 return []
             made = self._without_unread_results(made, before)
@@ -174,15 +197,33 @@ class _Passes:
         passes = [[end for end in ends if after[end.number] == number] for number in range(1, count + 1)]
         return [[*passes[0], *others], *passes[1:]]
 
-    def _carried(self, read: Sequence[Term]) -> list[Term]:
-        """The terms that are read, as far as can be without a history."""
+    def _carried(self, read: Sequence[Term], before: Set[Call]) -> list[Term]:
+        """The terms that are read, as far as can be without a history.
+
+        **Arguments:**
+
+        - `before`: the calls that are not of this pass.
+        """
         call, _ = self.scanned
         outputs = tuple(Output(term, tuple(sorted(term.axes))) for term in read)
         program = replace(self.program, outputs=outputs, facts=(), alike=())
         found = with_histories_carried(
-            program, self.exact, call.id, wide=True, stacked=True, numbered=self.numbered
+            program,
+            self.exact,
+            call.id,
+            wide=self.segments is None,
+            stacked=True,
+            numbered=self.numbered,
+            only=None if self.segments is None else is_of_entries,
         )
-        return [output.term for output in found.outputs]
+        made = [output.term for output in found.outputs]
+        if self.segments is None:
+            return made
+        known: dict[int, Term] = {}
+        for of_scan in segmented_histories(found, self.segments.threshold, self.exact, needed=False):
+            if application(of_scan[0].stack)[0] not in before:
+                known |= self.segments.in_segments(found, of_scan) or {}
+        return substituted(self.program.terms, made, known)
 
     def _without_unread_results(self, read: Sequence[Term], before: Set[Call]) -> list[Term]:
         """The terms that are read, of a scan that has no results but these.
@@ -194,7 +235,7 @@ class _Passes:
         terms, (origin, _) = self.program.terms, self.scanned
         used: dict[Application, dict[int, Term]] = {}
         for term in reachable(read):
-            if isinstance(term.op, Opaque) and term.op.call not in before:
+            if isinstance(term.op, Opaque) and term.op.call.control and term.op.call not in before:
                 used.setdefault(application(term), {})[term.op.result] = term
         known: dict[int, Term] = {}
         for (call, _), results in used.items():
@@ -202,7 +243,8 @@ class _Passes:
             fewer = trimmed(call, args, set(results))
             made, numbers, places = fewer or (call, {result: result for result in results}, range(len(args)))
             made = self.numbered(made, origin)
-            operands = [args[place] for place in places]
+            # The iterations in no segment follow those of the segments.
+            operands = substituted(terms, [args[place] for place in places], known)
             for result, term in results.items():
                 known[term.number] = terms.make(Opaque(made, numbers[result]), operands)
         return substituted(terms, read, known)

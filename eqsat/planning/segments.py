@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.axis import Axis, Dimension, Layout
 from eqsat.ir.control import Body, Scan
 from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.operations import OPERATIONS
@@ -73,7 +73,7 @@ class Surroundings(Protocol):
         """What the iterations that are in no segment received of it."""
 
 
-class _Part(ABC):
+class Iterations(ABC):
     """Some iterations, in the terms of where they run: their values, computed from what is there.
 
     **Attributes:**
@@ -102,6 +102,22 @@ class _Part(ABC):
     def _start(self, one: Rerun, place: int) -> Term:
         """The carry that these iterations begin with."""
 
+    def _slices(self, call: Call) -> dict[int, Axis]:
+        """The axis along which each operand is sliced that a scan goes through, by place."""
+        return slices(call)
+
+    def axis(self, along: Axis) -> Axis | None:
+        """The axis that values have in place of one along which they are sliced."""
+        return self.inner
+
+    def _own(self, dimension: Dimension) -> Dimension:
+        """The dimension of these iterations, in place of that of all."""
+        return self.inner
+
+    def _length(self, control: Scan) -> int:
+        """How many iterations these are."""
+        return self.inner.size
+
     def iterations(self, call: Call, args: Sequence[Term], starts: Mapping[int, Term]) -> Application:
         """A scan over these iterations only.
 
@@ -110,34 +126,38 @@ class _Part(ABC):
         - `starts`: the carries that it begins with, by place.
         """
         control = scan_of(call)
-        along = slices(call)
+        along = self._slices(call)
         inside = [
-            starts[place] if place in starts else self._value(arg, along.get(place))
+            starts[place] if place in starts else self.value(arg, along.get(place))
             for place, arg in enumerate(args)
         ]
         layouts = [
-            (self.inner, *layout[1:]) if place in along else layout
+            (self._own(layout[0]), *layout[1:]) if place in along else layout
             for place, layout in enumerate(call.arg_layouts)
         ]
         first = len(control.carried)
-        stacked = [(self.inner, *layout[1:]) for layout in call.out_layouts[first:]]
+        stacked = [(self._own(layout[0]), *layout[1:]) for layout in call.out_layouts[first:]]
         made = replace(
             call,
             arg_layouts=tuple(layouts),
             out_layouts=(*call.out_layouts[:first], *stacked),
-            control=replace(control, length=self.inner.size),
+            control=replace(control, length=self._length(control)),
             unread=frozenset(),
         )
         return self.around.numbered(with_bodies(made, call.bodies, inside), call), tuple(inside)
 
-    def _value(self, term: Term, along: Axis | None) -> Term:
-        """A value that iterations read, whole or sliced along an axis."""
+    def value(self, term: Term, along: Axis | None) -> Term:
+        """A value that these iterations read, whole or sliced along an axis."""
         if along not in term.axes:
             along = None
         key = term.number, along
         if key not in self._inside:
             self._inside[key] = self._whole(term) if along is None else self._sliced(term, along)
         return self._inside[key]
+
+    def know(self, term: Term, along: Axis, value: Term) -> None:
+        """Says what these iterations have of a term along an axis."""
+        self._inside[term.number, along] = value
 
     def _sliced(self, term: Term, along: Axis) -> Term:
         if self.around.is_given(term):
@@ -154,15 +174,16 @@ class _Part(ABC):
             assert isinstance(term.op, Opaque)
             return self.terms.make(Opaque(call, one.results[term.op.result]), inside)
         if isinstance(term.op, Rename) and term.op.new == along:
-            return self._value(term.args[0], term.op.old)
+            return self.value(term.args[0], term.op.old)
         if can_be_cut(term, along):
-            return self.terms.make(term.op, [self._value(arg, along) for arg in term.args])
+            return self.terms.make(term.op, [self.value(arg, along) for arg in term.args])
         if has_slices(term, along):
-            return self._calls.of(term, along, [self._value(arg, along) for arg in term.args], self.inner)
+            operands = [self.value(arg, along) for arg in term.args]
+            return self._calls.of(term, along, operands, self.axis(along))
         return self._slice(term, along)
 
 
-class Rest(_Part):
+class Rest(Iterations):
     """The iterations at the end that are in no segment."""
 
     def __init__(self, around: Surroundings, segments: Segments, rest: Axis) -> None:
@@ -179,16 +200,23 @@ class Rest(_Part):
         return self.around.received(one, place)
 
 
-class Segment(_Part):
-    """The iterations of one segment, as the body of a scan over segments."""
+class Segment(Iterations):
+    """The iterations of one segment, as the body of a scan over segments.
+
+    **Attributes:**
+
+    - `inputs`: those of the body.
+    - `operands`, `layouts`: those of the scan, in the same order.
+    - `by_slices`: the places of the operands that it goes through.
+    """
 
     def __init__(self, around: Surroundings, segments: Segments) -> None:
         super().__init__(around, segments.inner)
         self.segments = segments
-        self._inputs: list[Term] = []
-        self._operands: list[Term] = []
-        self._layouts: list[Layout] = []
-        self._by_slices: list[int] = []
+        self.inputs: list[Term] = []
+        self.operands: list[Term] = []
+        self.layouts: list[Layout] = []
+        self.by_slices: list[int] = []
         self._first: Term | None = None
 
     def scan(
@@ -213,7 +241,7 @@ class Segment(_Part):
         """
         control, outer = scan_of(call), self.segments.outer
         first = len(control.carried)
-        leaves = {place: self._input(args[place], call.arg_layouts[place]) for place in control.carried}
+        leaves = {place: self.input(args[place], call.arg_layouts[place]) for place in control.carried}
         sums = set[int]() if self.around.exact else small_sums(call, args)
         starts = {place: args[place] if place in sums else leaf for place, leaf in leaves.items()}
         inner, inside = self.iterations(call, args, starts)
@@ -228,51 +256,55 @@ class Segment(_Part):
         read = [number for number in range(len(results)) if number not in unread]
         outputs = [Output(results[number], inner.out_layouts[number]) for number in read]
         outputs += [Output(leaves[place], call.arg_layouts[place]) for place in saved]
-        program = Program(tuple(self._inputs), tuple(outputs), self.terms)
+        program = Program(tuple(self.inputs), tuple(outputs), self.terms)
         made = replace(
             call,
-            arg_layouts=tuple(self._layouts),
+            arg_layouts=tuple(self.layouts),
             out_layouts=(
                 *call.out_layouts[:first],
                 *((outer, *output.layout) for output in outputs[first:]),
             ),
             out_dtypes=tuple(output.term.dtype for output in outputs),
-            control=Scan(tuple(range(first)), tuple(self._by_slices), outer.size, control.reverse, 1),
+            control=Scan(tuple(range(first)), tuple(self.by_slices), outer.size, control.reverse, 1),
             bodies=(),
             unread=frozenset(),
         )
-        operands = tuple(self._operands)
+        operands = tuple(self.operands)
         body = Body(program, tuple(range(len(operands))))
         return self.around.numbered(with_bodies(made, [body], operands), call), operands
 
     def _whole(self, term: Term) -> Term:
-        return term if is_index(term) else self._input(term, layout_of(term))
+        return term if is_index(term) else self.input(term, layout_of(term))
 
     def _slice(self, term: Term, along: Axis) -> Term:
         outer, inner = self.segments.outer, self.segments.inner
         if self.segments.rest is not None:
             # All but the rest would be copied to be split.
-            if self._first is None:
-                count = self._input(self.terms.make(Iota(outer, "int32")), (outer,), by_slices=True)
-                length = _number(self.terms, inner.size)
-                self._first = self.terms.make(Map("mul", "int32"), [count, length])
-            return _taken(self.terms, self._value(term, None), along, self._first, inner)
+            return self._looked_up(term, along)
         split = Operation(OPERATIONS["split"], (along, outer, inner), term.dtype)
         layout = outer, inner, *layout_of(term, along)
-        return self._input(self.terms.make(split, [term]), layout, by_slices=True)
+        return self.input(self.terms.make(split, [term]), layout, by_slices=True)
+
+    def _looked_up(self, term: Term, along: Axis) -> Term:
+        """What these iterations read of a value, which all segments get whole."""
+        outer, inner = self.segments.outer, self.segments.inner
+        if self._first is None:
+            count = self.input(self.terms.make(Iota(outer, "int32")), (outer,), by_slices=True)
+            self._first = self.terms.make(Map("mul", "int32"), [count, _number(self.terms, inner.size)])
+        return _taken(self.terms, self.value(term, None), along, self._first, inner)
 
     def _start(self, one: Rerun, place: int) -> Term:
         layout = (self.segments.outer, *one.call.arg_layouts[place])
-        return self._input(self.around.saved(one, place), layout, by_slices=True)
+        return self.input(self.around.saved(one, place), layout, by_slices=True)
 
-    def _input(self, term: Term, layout: Layout, by_slices: bool = False) -> Term:
+    def input(self, term: Term, layout: Layout, by_slices: bool = False) -> Term:
         """A new input for a value, or for its slices along the axis of segments."""
         if by_slices:
-            self._by_slices.append(len(self._operands))
-        self._operands.append(term)
-        self._layouts.append(layout)
+            self.by_slices.append(len(self.operands))
+        self.operands.append(term)
+        self.layouts.append(layout)
         leaf = self.terms.make(Leaf(self.around.next_leaf(), layout[by_slices:], term.dtype))
-        self._inputs.append(leaf)
+        self.inputs.append(leaf)
         return leaf
 
 
@@ -330,11 +362,11 @@ def in_segments(
         to = along if segments.rest is None else segments.both
         merge = Operation(OPERATIONS["merge"], (segments.outer, segments.inner, to), found[place].dtype)
         stack = terms.make(merge, [found[place]])
-        results[number] = _joined(terms, stack, segments.both, rest[number], along) if rest else stack
+        results[number] = joined(terms, stack, segments.both, rest[number], along) if rest else stack
     return results, found[len(read) :], received
 
 
-def _joined(terms: Terms, stack: Term, both: Axis, rest: Term, along: Axis) -> Term:
+def joined(terms: Terms, stack: Term, both: Axis, rest: Term, along: Axis) -> Term:
     """The results of the iterations of all segments, and after them those of the rest, along one axis."""
     (end,) = rest.axes - stack.axes
     place, count = terms.make(Iota(along, "int32")), _number(terms, both.size)

@@ -169,7 +169,9 @@ def test_gradients_of_statistics_need_no_history(function: Callable[..., Any]) -
     assert check_equalities(program, [*args, *constants], 100)
     program, _ = lowered(jax.jit(jax.grad(function)), *args)
     numbers = count(program.next_call())
-    after = by_passes(program, 100, lambda call, _: replace(call, id=next(numbers))).program
+    after = by_passes(
+        program, 100, 0, lambda call, _: replace(call, id=next(numbers)), lambda: -next(numbers)
+    ).program
     forward = [one for one in histories(after, wide=True) if not scan_of(one.stack).reverse and one.others]
     assert forward
     assert all(one.is_read_back() and not one.ends for one in forward)
@@ -419,3 +421,19 @@ def test_the_gradient_of_a_fit_to_what_was_observed_needs_no_history(observed: C
     leaves = zip(jax.tree.leaves(found(x, speed)), jax.tree.leaves(plain(x, speed)), strict=True)
     for one, other in leaves:
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5 * np.abs(other).max())
+
+
+def test_two_slices_of_one_array_are_not_taken_for_each_other() -> None:
+    """The differences of a + b need b[1:] and b[:-1], beside those of a history."""
+
+    def differences(xs: Any) -> Any:
+        states = lax.scan(lambda state, x: (state + x, state + x), jnp.zeros(3), xs)[1]
+        steps = jnp.diff(states + xs, axis=0)
+        return jnp.einsum("ti,tj->ij", steps, steps), states.T @ states
+
+    xs = normal(127, 3)
+    memory = jax.jit(differences).lower(xs).compile().memory_analysis()
+    fixed = memory.argument_size_in_bytes + memory.output_size_in_bytes
+    small = eqsat.optimize(differences, budget=fixed + memory.temp_size_in_bytes // 2, max_slowdown=None)
+    for one, other in zip(differences(xs), small(xs), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4)
