@@ -102,7 +102,7 @@ def _found(
         whole = found.is_whole or len(ends) < len(found.ends)
         if ends and wanted and (stacked or not whole):
             read = replace(found, ends=ends, given=found.given or whole)
-            history = _carried_history(program, read, MANY if wide else found.axis.size, numbered)
+            history = _carried_history(program, read, wide, numbered)
             if history is not None:
                 yield history
 
@@ -110,23 +110,24 @@ def _found(
 def _carried_history(
     program: Program,
     found: History,
-    entries_added: int,
+    wide: bool,
     numbered: Callable[[Call, Call], Call] | None,
 ) -> CarriedHistory | None:
     """What is carried in place of a stacked result; None if an iteration can't compute it.
 
     **Arguments:**
 
-    - `entries_added`: sums are compensated as those of so many entries are.
+    - `wide`: whether products may take longer than for all iterations at once, and all sums are compensated.
     """
     terms, numbers = program.terms, Numbers.after(program)
+    entries_added = MANY if wide else found.axis.size
     stack, axis, ends = found.stack, found.axis, found.ends
     assert isinstance(stack.op, Opaque)
     if entry_of(stack.op, axis) is None:
         return None
     numbered = numbered or numbers.numbered
     slices = SlicedTerms(terms, numbered)
-    values = IterationValues(terms, numbers, stack, numbered=numbered)
+    values = IterationValues(terms, numbers, stack, wide=wide, numbered=numbered)
     carries: list[Carry] = []
     functions: list[Function] = []
     rows: list[Rows] = []

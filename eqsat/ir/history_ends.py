@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 
 from eqsat.ir.axis import Axis
 from eqsat.ir.comparing import compared
@@ -242,8 +243,12 @@ class _Ends:
     def _adds_up(self, reader: Term, along: Axis, stack: Term) -> bool:
         return adds_up(reader, along, stack, self.exact, self.wide)
 
+    def _parts(self, read: Sequence[Term], along: Axis, stack: Term) -> Parts | None:
+        """The slices of stacked results that terms read."""
+        return parts_read(read, along, stack, self.exact, partial(goes_inside, wide=self.wide))
+
     def _goes_inside(self, reader: Term, along: Axis, stack: Term) -> bool:
-        inside = goes_inside(reader, along, stack, self.exact)
+        inside = goes_inside(reader, along, stack, self.exact, self.wide)
         return inside and not self._adds_up(reader, along, stack)
 
     def _reduction(self, reader: Term, along: Axis, stack: Term, every: Set[Axis]) -> End | None:
@@ -261,7 +266,7 @@ class _Ends:
         if along in every:
             return End(reader, along)
         # Over all iterations, other operands of slices would be other entries.
-        parts = parts_read(summands(self.terms, reader, along), along, stack, self.exact)
+        parts = self._parts(summands(self.terms, reader, along), along, stack)
         return None if parts is None else End(reader, along, parts)
 
     def _entry(self, reader: Term, source: Term, along: Axis, stack: Term) -> End | None:
@@ -353,7 +358,7 @@ class _Ends:
             return None
         if along in every:
             return End(term, along, stacked=True)
-        parts = parts_read([term], along, stack, self.exact)
+        parts = self._parts([term], along, stack)
         return None if parts is None else End(term, along, parts, stacked=True)
 
 

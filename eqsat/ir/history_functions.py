@@ -57,11 +57,15 @@ def adds_up(term: Term, axis: Axis, stack: Term, exact: bool, wide: bool = False
     return False
 
 
-def goes_inside(term: Term, axis: Axis, stack: Term, exact: bool) -> bool:
+def goes_inside(term: Term, axis: Axis, stack: Term, exact: bool, wide: bool = False) -> bool:
     """Whether every iteration can compute its slice of a term by itself.
 
     A sum over an axis that passes through the scan would keep loops over its chunks from being outside. A
     call that needs it whole leaves no such loops: outside, it would need all iterations.
+
+    **Arguments:**
+
+    - `wide`: whether products and calls may take longer than for all iterations at once.
     """
     op = term.op
     if isinstance(op, Map):
@@ -74,7 +78,7 @@ def goes_inside(term: Term, axis: Axis, stack: Term, exact: bool) -> bool:
         return False
     match op:
         case Dot():
-            return not exact and _is_as_fast(term, axis, stack)
+            return not exact and (wide or _is_as_fast(term, axis, stack))
         case Reduce(kind=kind, dtype=dtype):
             return not (exact and kind in ROUNDED and is_inexact(dtype))
         case Select():
@@ -84,7 +88,8 @@ def goes_inside(term: Term, axis: Axis, stack: Term, exact: bool) -> bool:
         case Opaque(call=call):
             kept = not exact or call.primitive.name in SELECTING_CALLS
             sliced = sliced_call(call, axis, [arg.dtype for arg in term.args])
-            return kept and sliced is not None and _is_as_fast(term, axis, stack)
+            fast = _is_as_fast(term, axis, stack) or (wide and call.primitive.name not in COLLECTIVES)
+            return kept and sliced is not None and fast
     return False
 
 
@@ -103,8 +108,9 @@ def _reduced(term: Term) -> frozenset[Axis]:
 
 
 def _made_axes(term: Term, axis: Axis, stack: Term) -> frozenset[Axis]:
-    """The axes that operations on entries have made, such as that of a window of each."""
+    """The axes that operations on entries have made, such as that of a window of each, or another name."""
     found: set[Axis] = set()
+    own = _own_axes(stack)
     waiting, seen = list(term.args), {term.number}
     while waiting:
         at = waiting.pop()
@@ -115,6 +121,8 @@ def _made_axes(term: Term, axis: Axis, stack: Term) -> frozenset[Axis]:
             continue
         if isinstance(at.op, Opaque | Select | Operation):
             found |= at.axes.difference(*(arg.axes for arg in at.args if axis in arg.axes))
+        if isinstance(at.op, Rename) and at.op.old in own:
+            found.add(at.op.new)
         waiting += at.args
     return frozenset(found) - stack.axes
 

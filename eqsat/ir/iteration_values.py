@@ -40,6 +40,7 @@ class IterationValues:
 
     - `stack`: one of the stacked results.
     - `exact`: whether they must stay the same to the last bit.
+    - `wide`: whether products and calls may take longer than for all iterations at once.
     - `operands`: the values that the body does not have so far.
     - `numbered`: returns a call that was made of another one with a number of its own; None if `numbers` has
       all that the program has.
@@ -52,6 +53,7 @@ class IterationValues:
     numbers: Numbers
     stack: Term
     exact: bool = False
+    wide: bool = False
     operands: list[Operand] = field(default_factory=list)
     _inside: dict[int, Term] = field(default_factory=dict)
     _along: dict[int, Axis | None] = field(default_factory=dict)
@@ -111,7 +113,7 @@ class IterationValues:
                 if entry is None:
                     return None
                 self._inside[term.number] = entry
-            elif axis in term.axes and goes_inside(term, axis, self.stack, self.exact):
+            elif axis in term.axes and goes_inside(term, axis, self.stack, self.exact, self.wide):
                 if isinstance(term.op, Opaque):
                     args = [entry for arg in term.args if (entry := self.of(arg, axis)) is not None]
                     if len(args) < len(term.args):

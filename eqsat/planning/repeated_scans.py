@@ -72,9 +72,15 @@ def by_passes(
     sliced, cut = with_sliced_histories(program, exact, numbered)
     chosen, padded = with_padded_histories(sliced, threshold, numbered, exact)
     scans: dict[Application, list[History]] = {}
+    read_back: set[Application] = set()
     for history in histories(chosen, exact, wide=True, functions=True):
-        if history.ends and history.stack.bytes > threshold and history.is_read_back():
-            scans.setdefault(application(history.stack), []).append(history)
+        scanned = application(history.stack)
+        if history.stack.bytes <= threshold or not history.is_read_back():
+            continue
+        if history.ends:
+            scans.setdefault(scanned, []).append(history)
+        if history.others:
+            read_back.add(scanned)
     once = compared(chosen).once
     forms: dict[Term, Term] = {}
     known: dict[int, Term] = {}
@@ -84,7 +90,7 @@ def by_passes(
             continue
         found = {term: form for term, form in passes.forms() if form is not term}
         forms |= found
-        if any(history.others for history in read):
+        if scanned in read_back:
             # The forms of one scan may read another one.
             for term, form in found.items():
                 (known[term.number],) = substituted(program.terms, [form], known)

@@ -158,7 +158,25 @@ def of_deviations_from_rows(x: Any, xs: Any) -> Any:
     return jnp.sum((jnp.mean((states - xs) ** 3, 0) - 0.1) ** 2)
 
 
-GRADIENTS = [of_the_mean, of_the_variance, of_a_skewness, after_a_while, of_deviations_from_rows]
+def of_products(x: Any, xs: Any) -> Any:
+    states = walk(x, xs)[1][0]
+    return jnp.sum((states.T @ states / STEPS - jnp.eye(WIDTH)) ** 2)
+
+
+def of_a_readout(x: Any, xs: Any) -> Any:
+    """The derivative by what it reads with is a product with the history."""
+    return jnp.mean((walk(x, xs)[1][0] @ jnp.outer(x, x[:2]) - xs[:, :2]) ** 2)
+
+
+GRADIENTS = [
+    of_the_mean,
+    of_the_variance,
+    of_a_skewness,
+    after_a_while,
+    of_deviations_from_rows,
+    of_products,
+    of_a_readout,
+]
 
 
 @pytest.mark.parametrize("function", GRADIENTS)
