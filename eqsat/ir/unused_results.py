@@ -14,7 +14,7 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.control import Body, Control, Scan, Switch, While, carried
 from eqsat.ir.ops import Call, Opaque
 from eqsat.ir.program import Output, Program
-from eqsat.ir.term import Term, reachable
+from eqsat.ir.term import Term
 
 Application = tuple[Call, tuple[int, ...]]
 """A call of control flow, and the numbers of its operands."""
@@ -192,12 +192,51 @@ def needed_results(call: Call, used: Set[int]) -> set[int]:
 
 def _carries_read(body: Body, roots: Sequence[Term], control: Scan | While) -> set[int]:
     """Returns the numbers of the carries that terms of a body need."""
-    numbers = {term.number for term in reachable(roots)}
+    return {control.carried.index(source) for source in _sources(body, roots) if source in control.carried}
+
+
+def _sources(body: Body, roots: Sequence[Term]) -> set[int]:
+    """Returns the operands that terms of a body need, by place."""
+    numbers = _needed_terms(roots)
     return {
-        control.carried.index(source)
+        source
         for leaf, source in zip(body.program.inputs, body.sources, strict=True)
-        if leaf.number in numbers and source in control.carried
+        if leaf.number in numbers
     }
+
+
+def _needed_terms(roots: Sequence[Term]) -> set[int]:
+    """Returns the numbers of the terms that others need: of inner control flow, what its results need."""
+    found: set[int] = set()
+    used: dict[Application, set[int]] = {}
+    waiting = list(roots)
+    while waiting:
+        term = waiting.pop()
+        if term.number in found:
+            continue
+        found.add(term.number)
+        if isinstance(term.op, Opaque) and term.op.call.control is not None:
+            results = used.setdefault(application(term), set())
+            results.add(term.op.result)
+            waiting += (term.args[place] for place in _needed_operands(term.op.call, results))
+        else:
+            waiting += term.args
+    return found
+
+
+def _needed_operands(call: Call, used: Set[int]) -> set[int]:
+    """Returns the operands that results of control flow need, by place."""
+    control = _given(call.control)
+    kept = needed_results(call, used)
+    places = {place for number, place in enumerate(carried(control)) if number in kept}
+    if isinstance(control, Switch):
+        places = {0}
+    for number, body in enumerate(call.bodies):
+        outputs = body.program.outputs
+        is_condition = isinstance(control, While) and number == 0
+        read = outputs if is_condition else [outputs[result] for result in kept]
+        places |= _sources(body, [output.term for output in read])
+    return places
 
 
 def _body(call: Call, number: int, kept: Sequence[int]) -> Program:

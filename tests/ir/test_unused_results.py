@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jax import lax
 
+import eqsat
 from eqsat.ir.control import Control, Scan, Switch, While
 from eqsat.ir.interpret import interpret
 from eqsat.ir.ops import Call, Opaque
@@ -137,3 +138,44 @@ def test_random_loops_without_some_of_their_results_mean_the_same(program: Any, 
 @pytest.mark.parametrize("length", [0, 1])
 def test_short_loops(length: int) -> None:
     trimmed(lambda x: statistics(x[:length])[0][0], X)
+
+
+def saving(y: Any, times: Any) -> Any:
+    """A solver that saves its state at given times: in every step, an inner loop saves what is due."""
+
+    def save(state: Any) -> Any:
+        time, y, saved, count = state
+        return time, y, saved.at[count].set(y), count + 1
+
+    def step(state: Any) -> Any:
+        time, y, saved, count = state
+        state = time + 0.1, jnp.sin(1.1 * y), saved, count
+        return lax.while_loop(lambda s: (s[3] < len(times)) & (times[s[3]] <= s[0]), save, state)
+
+    start = 0.0, y, jnp.full((len(times), *y.shape), jnp.inf), 0
+    return lax.while_loop(lambda s: s[0] < times[-1], step, start)
+
+
+def test_inner_loops_need_what_the_results_that_are_read_need() -> None:
+    """That a loop counts what it saves needs nothing of what is saved."""
+    fewer = trimmed(lambda y, times: saving(y, times)[3], X, jnp.linspace(0.0, 3.0, 7))
+    outer, inner = calls(fewer, While)
+    assert {layout for call in (outer, inner) for layout in call.out_layouts} == {()}
+
+
+def test_batches_of_solvers_that_check_how_they_ended_keep_to_their_budget() -> None:
+    """Whether all went well is one number for all: it would take another run that saves all states."""
+
+    def mean(ys: Any, times: Any) -> Any:
+        def one(y: Any) -> Any:
+            _, _, saved, count = saving(y, times)
+            saved = lax.cond(count < len(times), lambda s: s * jnp.nan, lambda s: s, saved)
+            return jnp.mean(saved**2, 0)
+
+        return jax.vmap(one)(ys)
+
+    args = normal(128, 16), jnp.linspace(0.0, 10.0, 400)
+    memory = jax.jit(mean).lower(*args).compile().memory_analysis()
+    fixed = memory.argument_size_in_bytes + memory.output_size_in_bytes
+    small = eqsat.optimize(mean, budget=fixed + memory.temp_size_in_bytes // 8, max_slowdown=None)
+    np.testing.assert_allclose(small(*args), jax.jit(mean)(*args), rtol=1e-5)
