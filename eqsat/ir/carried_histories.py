@@ -51,6 +51,7 @@ def with_histories_carried(
     stacked: bool = False,
     numbered: Callable[[Call, Call], Call] | None = None,
     only: Callable[[End], bool] | None = None,
+    next_leaf: Callable[[], int] | None = None,
 ) -> Program:
     """Returns the program with carries for stacked results of which not all entries are read.
 
@@ -66,9 +67,10 @@ def with_histories_carried(
       has all calls that there are.
     - `only`: which reductions, entries and functions to carry, while histories are stacked for all others;
       None for all.
+    - `next_leaf`: returns the number of a new input of a body; None if the program has all that there are.
     """
     while True:
-        found = next(_found(program, exact, scan, wide, stacked, numbered, only), None)
+        found = next(_found(program, exact, scan, wide, stacked, numbered, only, next_leaf), None)
         if found is None:
             return program
         readers = found.readers
@@ -93,6 +95,7 @@ def _found(
     stacked: bool,
     numbered: Callable[[Call, Call], Call] | None,
     only: Callable[[End], bool] | None,
+    next_leaf: Callable[[], int] | None,
 ) -> Iterator[CarriedHistory]:
     """Yields the stacked results that can be carried."""
     for found in histories(program, exact, wide, functions=True):
@@ -102,7 +105,7 @@ def _found(
         whole = found.is_whole or len(ends) < len(found.ends)
         if ends and wanted and (stacked or not whole):
             read = replace(found, ends=ends, given=found.given or whole)
-            history = _carried_history(program, read, wide, numbered)
+            history = _carried_history(program, read, wide, numbered, next_leaf)
             if history is not None:
                 yield history
 
@@ -112,6 +115,7 @@ def _carried_history(
     found: History,
     wide: bool,
     numbered: Callable[[Call, Call], Call] | None,
+    next_leaf: Callable[[], int] | None,
 ) -> CarriedHistory | None:
     """What is carried in place of a stacked result; None if an iteration can't compute it.
 
@@ -119,7 +123,7 @@ def _carried_history(
 
     - `wide`: whether products may take longer than for all iterations at once, and all sums are compensated.
     """
-    terms, numbers = program.terms, Numbers.after(program)
+    terms, numbers = program.terms, Numbers.after(program, next_leaf)
     entries_added = MANY if wide else found.axis.size
     stack, axis, ends = found.stack, found.axis, found.ends
     assert isinstance(stack.op, Opaque)

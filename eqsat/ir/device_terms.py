@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,21 +29,23 @@ class Numbers:
     **Attributes:**
 
     - `device`: the number of the call that tells a device's.
+    - `leaf`: returns the next number of an input, if something else makes inputs of the same bodies, too.
     """
 
     axes: int
     calls: int
     inputs: int
     device: int
+    leaf: Callable[[], int] | None = None
 
     @staticmethod
-    def after(program: Program) -> Numbers:
+    def after(program: Program, leaf: Callable[[], int] | None = None) -> Numbers:
         """The numbers that nothing in a program has."""
         programs = list(program.inside(known=True))
         axes = [axis.id for inner in programs for axis in _all_axes(inner)]
         leaves = [leaf.op.index for inner in programs for leaf in inner.inputs if isinstance(leaf.op, Leaf)]
         call = program.next_call()
-        return Numbers(max(axes, default=0) + 1, call + 1, min([0, *leaves]) - 1, call)
+        return Numbers(max(axes, default=0) + 1, call + 1, min([0, *leaves]) - 1, call, leaf)
 
     def axis(self, size: int) -> Axis:
         self.axes += 1
@@ -58,6 +60,8 @@ class Numbers:
         return replace(made, id=self.call())
 
     def input(self) -> int:
+        if self.leaf is not None:
+            return self.leaf()
         self.inputs -= 1
         return self.inputs + 1
 

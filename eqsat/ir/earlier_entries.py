@@ -7,8 +7,9 @@ In the first iterations, earlier entries are zeros.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from itertools import compress
 
 from eqsat.ir.control import Body, Scan
 from eqsat.ir.control_sums import with_bodies
@@ -21,7 +22,7 @@ from eqsat.ir.term import Term, Terms
 
 def with_earlier_entries(
     terms: Terms,
-    stacks: Mapping[Term, int],
+    stacks: Mapping[Term, Collection[int]],
     numbered: Callable[[Call, Call], Call],
     next_leaf: Callable[[], int],
 ) -> Callable[[Term, int], Term] | None:
@@ -29,7 +30,7 @@ def with_earlier_entries(
 
     **Arguments:**
 
-    - `stacks`: stacked results of one scan, with how many iterations their earliest entries are made before.
+    - `stacks`: stacked results of one scan, with how many iterations before their earlier entries are made.
     - `numbered`: returns a call that was made of another one with a number of its own.
     - `next_leaf`: returns the number of a new input of a body.
 
@@ -43,7 +44,9 @@ def with_earlier_entries(
     (body,), count = call.bodies, len(control.carried)
     carried: list[Output] = []
     befores: list[tuple[int, int, Term]] = []
-    for stack, longest in stacks.items():
+    wanted: list[bool] = []
+    for stack, lags in stacks.items():
+        longest = max(lags, default=0)
         assert isinstance(stack.op, Opaque)
         made = entry_of(stack.op)
         if made is None and longest:
@@ -54,10 +57,14 @@ def with_earlier_entries(
             carried.append(Output(made, own))
             made = terms.make(Leaf(next_leaf(), own, stack.dtype))
             befores.append((stack.op.result, lag, made))
+            wanted.append(lag in lags)
     places = range(len(args), len(args) + len(carried))
     layouts, dtypes = [output.layout for output in carried], tuple(output.term.dtype for output in carried)
     operands = (*args, *(terms.make(Const(identity_text("sum", dtype), dtype)) for dtype in dtypes))
-    earlier = [Output(before, output.layout) for (_, _, before), output in zip(befores, carried, strict=True)]
+    earlier = [
+        Output(before, output.layout)
+        for (_, _, before), output in compress(zip(befores, carried, strict=True), wanted)
+    ]
     outputs = body.program.outputs
     inner = replace(
         body.program,
@@ -72,16 +79,23 @@ def with_earlier_entries(
             *call.out_layouts[:count],
             *layouts,
             *call.out_layouts[count:],
-            *((iterations, *layout) for layout in layouts),
+            *((iterations, *output.layout) for output in earlier),
         ),
-        out_dtypes=(*call.out_dtypes[:count], *dtypes, *call.out_dtypes[count:], *dtypes),
+        out_dtypes=(
+            *call.out_dtypes[:count],
+            *dtypes,
+            *call.out_dtypes[count:],
+            *(output.term.dtype for output in earlier),
+        ),
         control=replace(control, carried=(*control.carried, *places)),
         unread=frozenset(),
     )
     with_body = with_bodies(made_call, [Body(inner, (*body.sources, *places))], operands)
     scan = numbered(with_body, call) if carried else call
     results = len(call.out_layouts) + len(carried)
-    numbers = {(result, lag): results + place for place, (result, lag, _) in enumerate(befores)}
+    numbers = {
+        (result, lag): results + place for place, (result, lag, _) in enumerate(compress(befores, wanted))
+    }
 
     def entries(result: Term, lag: int) -> Term:
         assert isinstance(result.op, Opaque)

@@ -71,6 +71,10 @@ class Program:
     aliased: int = 0
     alike: tuple[Term, ...] = ()
 
+    def __post_init__(self) -> None:
+        # What two makers of inputs number alike would be one value.
+        assert len({term.number for term in self.inputs}) == len(self.inputs), "two inputs are one"
+
     def reachable(self) -> Iterator[Term]:
         """Yields every term that the outputs need, operands first."""
         return iter(self._reachable)

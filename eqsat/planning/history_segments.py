@@ -74,11 +74,11 @@ class Histories:
         stacks = [history.stack for history in histories]
         ends = {end.term: end for end in histories[0].ends}
         assert not any(end.takes_rows for end in ends.values())
-        longest = dict.fromkeys(stacks, 0)
+        lags: dict[Term, set[int]] = {stack: set() for stack in stacks}
         for end in ends.values():
-            for stack, lag in end.parts.longest.items() if end.parts is not None else ():
-                longest[stack] = max(longest[stack], lag)
-        entries = with_earlier_entries(self.terms, longest, self.number, self.leaf)
+            for stack, lag in end.parts.slices.values() if end.parts is not None else ():
+                lags[stack].add(lag)
+        entries = with_earlier_entries(self.terms, lags, self.number, self.leaf)
         if entries is None:
             return None
         slices = SlicedTerms(self.terms, self.number)

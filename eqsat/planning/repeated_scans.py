@@ -85,7 +85,7 @@ def by_passes(
     forms: dict[Term, Term] = {}
     known: dict[int, Term] = {}
     for scanned, read in scans.items():
-        passes = _Passes(chosen, scanned, read, numbered, exact, once)
+        passes = _Passes(chosen, scanned, read, numbered, exact, once, next_leaf)
         if passes.are_compared():
             continue
         found = {term: form for term, form in passes.forms() if form is not term}
@@ -98,7 +98,7 @@ def by_passes(
     by_segments: dict[Term, Term] = {}
     for of_scan in segmented_histories(chosen, threshold, exact):
         scanned = application(of_scan[0].stack)
-        passes = _Passes(chosen, scanned, of_scan, numbered, exact, once, segments)
+        passes = _Passes(chosen, scanned, of_scan, numbered, exact, once, next_leaf, segments)
         if not passes.are_compared():
             by_segments |= {term: form for term, form in passes.forms() if form is not term}
     if not forms and not by_segments and chosen is sliced:
@@ -135,6 +135,7 @@ class _Passes:
     numbered: Callable[[Call, Call], Call]
     exact: bool
     once: frozenset[int]
+    next_leaf: Callable[[], int]
     segments: Histories | None = None
 
     def are_compared(self) -> bool:
@@ -221,6 +222,7 @@ class _Passes:
             stacked=True,
             numbered=self.numbered,
             only=None if self.segments is None else is_of_entries,
+            next_leaf=self.next_leaf,
         )
         made = [output.term for output in found.outputs]
         if self.segments is None:

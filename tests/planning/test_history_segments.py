@@ -52,6 +52,7 @@ READERS: dict[str, Callable[..., Any]] = {
     "of differences": lambda h, e, last, w, xs: jnp.diff(h, axis=0).T @ jnp.diff(xs, axis=0),
     "weighted": lambda h, e, last, w, xs: jnp.einsum("ti,t,tj->ij", h, e, xs),
     "from the last": lambda h, e, last, w, xs: (h - last).T @ xs,
+    "single states and lags": lambda h, e, last, w, xs: (h[7], h[3:].T @ h[:-3], h[:2]),
     "beside other results": lambda h, e, last, w, xs: (last, e, h[-1], h[3:5], h.T @ xs, jnp.argmax(h, 0)),
     "largest of projections": lambda h, e, last, w, xs: jnp.max(jnp.abs(jnp.tanh(h @ w) @ w.T), 0),
     "least squares": lambda h, e, last, w, xs: jnp.mean((xs - h @ (h.T @ xs / len(xs))) ** 2),
@@ -166,8 +167,10 @@ def test_random_readers_mean_the_same(steps: int, reverse: bool, function: str, 
     check_equalities(written, [*args, *constants], 1000, ROOM)
 
 
-TIGHT = ["products", "covariances", "one apart", "of differences", "least squares", "means of blocks",
-         "spectra of blocks", "products and blocks"]  # fmt: skip
+TIGHT = [
+    "products", "single states and lags", "covariances", "one apart", "of differences", "least squares",
+    "means of blocks", "spectra of blocks", "products and blocks",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TIGHT)
