@@ -71,7 +71,7 @@ def with_earlier_entries(
         inputs=(*body.program.inputs, *(before for _, _, before in befores)),
         outputs=(*outputs[:count], *carried, *outputs[count:], *earlier),
     )
-    iterations = call.out_layouts[first_stack.op.result][0]
+    iterations = [call.out_layouts[result][0] for result, _, _ in compress(befores, wanted)]
     made_call = replace(
         call,
         arg_layouts=(*call.arg_layouts, *layouts),
@@ -79,7 +79,7 @@ def with_earlier_entries(
             *call.out_layouts[:count],
             *layouts,
             *call.out_layouts[count:],
-            *((iterations, *output.layout) for output in earlier),
+            *((along, *output.layout) for along, output in zip(iterations, earlier, strict=True)),
         ),
         out_dtypes=(
             *call.out_dtypes[:count],

@@ -240,14 +240,13 @@ class SegmentEnd:
 
 
 def over_iterations(
-    slices: SlicedTerms, end: End, axis: Axis, entries: Callable[[Term, int], Term], results: Sequence[Term]
+    slices: SlicedTerms, end: End, entries: Callable[[Term, int], Term], results: Sequence[Term]
 ) -> SegmentEnd:
     """An end in terms along all iterations: where it was not reduced, of what changes nothing.
 
     **Arguments:**
 
     - `slices`: makes the terms along all iterations of those along a slice.
-    - `axis`: that of the iterations.
     - `entries`: what stands for a stacked result, or for its entries some iterations before.
     - `results`: the results of the scan.
     """
@@ -257,7 +256,11 @@ def over_iterations(
     if end.parts is None:
         return SegmentEnd(end, end.axis, substituted(terms, read, known))
     along = end.parts.axis
-    known |= {number: entries(stack, lag) for number, (stack, lag) in end.parts.slices.items()}
+    # The results that it reads slices of may have axes of their own for the iterations.
+    axis = iterations_of(next(iter(end.parts.slices.values()))[0])[0]
+    for number, (stack, lag) in end.parts.slices.items():
+        value, (own,) = entries(stack, lag), iterations_of(stack)
+        known[number] = value if own == axis else terms.make(Rename(own, axis), [value])
     known |= {number: row_of_iteration(terms, end.parts, axis, row) for number, row in end.parts.rows.items()}
 
     def made(term: Term, args: Sequence[Term]) -> Term:

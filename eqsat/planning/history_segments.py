@@ -83,8 +83,7 @@ class Histories:
             return None
         slices = SlicedTerms(self.terms, self.number)
         results = [term for term in program.reachable() if is_of_scan(term, stacks[0])]
-        axis = iterations_of(stacks[0])[0]
-        read = [over_iterations(slices, end, axis, entries, results) for end in ends.values()]
+        read = [over_iterations(slices, end, entries, results) for end in ends.values()]
         made = _Scan(self, [entries(result, 0) for result in results], read)
         segments = made.segments()
         if segments is None:

@@ -51,6 +51,11 @@ READERS: dict[str, Callable[..., Any]] = {
     "two apart": lambda h, e, last, w, xs: h[:-2].T @ h[2:],
     "of differences": lambda h, e, last, w, xs: jnp.diff(h, axis=0).T @ jnp.diff(xs, axis=0),
     "weighted": lambda h, e, last, w, xs: jnp.einsum("ti,t,tj->ij", h, e, xs),
+    "slices of sums": lambda h, e, last, w, xs: (h.T @ xs, e[5:].sum(), jnp.abs(e[2:] * e[:-2]).max()),
+    "weighted slices": lambda h, e, last, w, xs: jnp.einsum("ti,t,tj->ij", h[1:], e[:-1], xs[1:]),
+    "slices of sums beside blocks": lambda h, e, last, w, xs: (
+        h.reshape(4, -1, WIDTH).mean(1), e[5:].sum(), jnp.diff(e).max(), e.max()
+    ),
     "from the last": lambda h, e, last, w, xs: (h - last).T @ xs,
     "single states and lags": lambda h, e, last, w, xs: (h[7], h[3:].T @ h[:-3], h[:2]),
     "beside other results": lambda h, e, last, w, xs: (last, e, h[-1], h[3:5], h.T @ xs, jnp.argmax(h, 0)),
