@@ -21,7 +21,6 @@ from eqsat.ir.ops import Const, Dot, Iota, Leaf, Map, Opaque, Reduce, Select
 from eqsat.ir.program import Output
 from eqsat.ir.reduction_monoids import MERGES, identity_text
 from eqsat.ir.sliced_calls import SlicedTerms, partial_call
-from eqsat.ir.substitution import substituted
 from eqsat.ir.term import Term, Terms
 
 
@@ -48,15 +47,7 @@ def over_all(
     known |= {number: entries[stack][lag] for number, (stack, lag) in end.parts.slices.items()}
     for number, row in end.parts.rows.items():
         known[number] = row_of_iteration(terms, end.parts, axis, row)
-    along = end.parts.axis
-
-    def made(term: Term, args: Sequence[Term]) -> Term:
-        if along not in term.axes or tuple(args) == term.args:
-            # What an earlier pass gives may be computed from other slices along this axis.
-            return terms.make(term.op, args)
-        return slices.of(term, along, args, axis)
-
-    whole = substituted(terms, read, known, made)
+    whole = slices.moved(read, known, end.parts.axis, axis)
     if end.stacked:
         return whole
     if selects:

@@ -255,21 +255,13 @@ def over_iterations(
     known = {term.number: entries(term, 0) for term in results}
     if end.parts is None:
         return SegmentEnd(end, end.axis, substituted(terms, read, known))
-    along = end.parts.axis
     # The results that it reads slices of may have axes of their own for the iterations.
     axis = iterations_of(next(iter(end.parts.slices.values()))[0])[0]
     for number, (stack, lag) in end.parts.slices.items():
         value, (own,) = entries(stack, lag), iterations_of(stack)
         known[number] = value if own == axis else terms.make(Rename(own, axis), [value])
     known |= {number: row_of_iteration(terms, end.parts, axis, row) for number, row in end.parts.rows.items()}
-
-    def made(term: Term, args: Sequence[Term]) -> Term:
-        if along not in term.axes or tuple(args) == term.args:
-            # What an earlier pass gives may be computed from other slices along this axis.
-            return terms.make(term.op, args)
-        return slices.of(term, along, args, axis)
-
-    whole = substituted(terms, read, known, made)
+    whole = slices.moved(read, known, end.parts.axis, axis)
     if end.stacked:
         return SegmentEnd(end, axis, whole)
     kind = getattr(end.term.op, "kind", "sum")

@@ -8,7 +8,7 @@ parameters say more of them has no such slices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -18,6 +18,7 @@ import jax
 from eqsat.ir.axis import Axis, Layout, as_dimension, layout_shape, parts
 from eqsat.ir.dtypes import is_extended, numpy_dtype
 from eqsat.ir.ops import Call, Opaque
+from eqsat.ir.substitution import substituted
 from eqsat.ir.term import Term, Terms
 
 OF_OPERAND = {"slice": "limit_indices", "dynamic_slice": "slice_sizes", "gather": "slice_sizes"}
@@ -107,6 +108,22 @@ class SlicedTerms:
             assert sliced is not None
             self._made[key] = self.numbered(sliced, term.op.call)
         return self.terms.make(Opaque(self._made[key], term.op.result), args)
+
+    def moved(self, roots: Sequence[Term], known: Mapping[int, Term], axis: Axis, other: Axis) -> list[Term]:
+        """Terms along another axis, given what some of them are along it.
+
+        **Arguments:**
+
+        - `known`: what is along `other`, by the numbers of the terms along `axis` that it replaces.
+        """
+
+        def made(term: Term, args: Sequence[Term]) -> Term:
+            if axis not in term.axes or tuple(args) == term.args:
+                # What an earlier pass gives may be computed from other slices along this axis.
+                return self.terms.make(term.op, args)
+            return self.of(term, axis, args, other)
+
+        return substituted(self.terms, roots, known, made)
 
 
 def _replaced(layout: Layout, axis: Axis, other: Axis | None) -> Layout:

@@ -385,10 +385,10 @@ class _Scan:
             if value.dtype != one.end.term.dtype:
                 value = terms.make(Map("convert", one.end.term.dtype), [value])
             values.append(value)
-        return [*(given[number_of(result)] for result in self.results), *values]
+        return [*(given[_number_of(result)] for result in self.results), *values]
 
 
-def number_of(result: Term) -> int:
+def _number_of(result: Term) -> int:
     """Which of a call's results a term is."""
     assert isinstance(result.op, Opaque)
     return result.op.result
