@@ -11,7 +11,7 @@ from jax import lax
 
 from eqsat.ir.axis import Axis, Layout, as_dimension, layout_axes, parts
 from eqsat.ir.dtypes import accumulator, is_inexact, is_real_float
-from eqsat.ir.ops import Call, Const, Dot, Iota, Leaf, Map, Opaque, Reduce, Select
+from eqsat.ir.ops import Call, Const, Dot, Iota, Map, Opaque, Reduce, Select
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term, Terms
 
@@ -41,11 +41,9 @@ class Numbers:
     @staticmethod
     def after(program: Program, leaf: Callable[[], int] | None = None) -> Numbers:
         """The numbers that nothing in a program has."""
-        programs = list(program.inside(known=True))
-        axes = [axis.id for inner in programs for axis in _all_axes(inner)]
-        leaves = [leaf.op.index for inner in programs for leaf in inner.inputs if isinstance(leaf.op, Leaf)]
+        axes = [axis.id for inner in program.inside(known=True) for axis in _all_axes(inner)]
         call = program.next_call()
-        return Numbers(max(axes, default=0) + 1, call + 1, min([0, *leaves]) - 1, call, leaf)
+        return Numbers(max(axes, default=0) + 1, call + 1, program.next_input(), call, leaf)
 
     def axis(self, size: int) -> Axis:
         self.axes += 1

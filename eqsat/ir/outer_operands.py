@@ -59,13 +59,7 @@ class _Moving:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        numbers = [
-            leaf.op.index
-            for inside in program.inside()
-            for leaf in inside.inputs
-            if isinstance(leaf.op, Leaf)
-        ]
-        self.leaf = min([0, *numbers]) - 1
+        self.leaf = program.next_input()
         self.calls = itertools.count(program.next_call())
 
     def result(self) -> Program:

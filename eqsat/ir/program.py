@@ -8,7 +8,7 @@ from functools import cached_property
 
 from eqsat.ir.axis import Axis, Layout, layout_shape
 from eqsat.ir.dtypes import itemsize
-from eqsat.ir.ops import Call, Opaque
+from eqsat.ir.ops import Call, Leaf, Opaque
 from eqsat.ir.term import Term, Terms, reachable
 
 
@@ -131,6 +131,11 @@ class Program:
             if isinstance(term.op, Opaque)
         )
         return 1 + max((self.terms.last_call, *numbers))
+
+    def next_input(self) -> int:
+        """Returns a negative number below those of the inputs of the program and of the bodies inside."""
+        leaves = (leaf.op for program in self.inside(known=True) for leaf in program.inputs)
+        return min([0, *(leaf.index for leaf in leaves if isinstance(leaf, Leaf))]) - 1
 
     def known(self) -> Iterator[Term]:
         """Yields every term that the outputs, the equalities or the facts refer to, operands first."""

@@ -98,11 +98,11 @@ class _Pass:
     def __init__(self, program: Program, exact: bool) -> None:
         self.program = program
         self.exact = exact
-        insides = list(program.inside(known=True))
-        leaves = [leaf.op for inner in insides for leaf in inner.inputs]
-        self.leaf = min([0, *(op.index for op in leaves if isinstance(op, Leaf))]) - 1
+        self.leaf = program.next_input()
         self.call = program.next_call()
-        axes = [axis.id for inner in insides for term in inner.known() for axis in term.axes]
+        axes = [
+            axis.id for inner in program.inside(known=True) for term in inner.known() for axis in term.axes
+        ]
         self.axis = 1 + max(axes, default=0)
         self.positions: dict[tuple[bool, Moved, Layout, str], int] = {}
 

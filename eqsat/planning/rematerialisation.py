@@ -101,15 +101,7 @@ class _Variants:
         self.threshold = threshold
         self.room = room
         self._made: dict[tuple[Call, tuple[int, ...]], list[tuple[Call, tuple[Term, ...]]]] = {}
-        self.calls = 1
-        self.leaves = -1
-        for inner in program.inside(known=True):
-            for term in inner.known():
-                match term.op:
-                    case Opaque(call=call):
-                        self.calls = max(self.calls, call.id + 1)
-                    case Leaf(index=index):
-                        self.leaves = min(self.leaves, index - 1)
+        self.calls, self.leaves = program.next_call(), program.next_input()
         self.passes = by_passes(program, threshold, room, self.numbered, self.next_leaf, exact)
         programs = dict.fromkeys((program, self.passes.program))
         once = frozenset[int]().union(*(compared(one).once for one in programs))
