@@ -130,6 +130,10 @@ class Extractor:
         read = self.model.read_operands(node.op, operands)
         if read:
             stored += [child for child in node.children[: len(read)] if not self.given[child]]
+        elif self.model.is_view(node.op):
+            # What a loop reads entries of, but does not change, is computed before it.
+            opened = self.values[number].open
+            stored += [c for c in node.children if self.values[c].open < opened and not self.given[c]]
         elif self.expensive and isinstance(node.op, Map):
             axes = self.values[number].axes
             stored += [c for c in node.children if self.expensive[c] and self.values[c].axes < axes]

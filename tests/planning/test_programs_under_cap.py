@@ -14,8 +14,10 @@ import eqsat
 from eqsat.backend.certificate import certify
 from eqsat.engine.extract import Extractor
 from eqsat.planning.extraction_state import ExtractionState
+from eqsat.planning.liveness import largest_stored
 from eqsat.planning.programs_under_cap import built_under
 from eqsat.planning.search_space import prepare
+from eqsat.rulesets.selection import rules_for
 from eqsat.support.deadline import NO_DEADLINE
 from eqsat.targets.cpu import CPU
 from tests.stages import lowered, normal
@@ -138,3 +140,26 @@ def test_bodies_that_chunks_do_not_cut_are_extracted_once() -> None:
 def test_without_calls_that_chunks_cut_there_is_no_state_for_them() -> None:
     program, _ = lowered(lambda x: jnp.exp(x[:, None] - x[None]).sum(1), normal(500))
     assert ExtractionState.of(prepare(program, (), program.fixed_bytes + 1_000, CPU)).for_chunks() is None
+
+
+def damped(c: Any, t: Any, r: Any, known: Any) -> Any:
+    """A step of Gauss and Newton with damping, for features that are known or else zeros."""
+    k = c.shape[1]
+    apart = t[:, None] - c[2]
+    near = jnp.where(known, jnp.exp(-(c[1] ** 2) * apart**2), 0.0)
+    apart = jnp.where(known, apart, 0.0)
+    jacobian = jnp.concatenate([near, apart**2 * near, apart * near], 1)
+    q, triangle = jnp.linalg.qr(jnp.concatenate([jacobian, jnp.eye(3 * k)]))
+    return jax.scipy.linalg.solve_triangular(triangle, q.T @ jnp.concatenate([r, jnp.zeros(3 * k)]))
+
+
+def test_what_a_loop_takes_entries_of_is_under_the_cap() -> None:
+    """It is computed before the loop, and stored, unless the loop computes these entries themselves."""
+    n, k = 4_001, 12
+    program, _ = lowered(damped, normal(3, k), normal(n), normal(n), jnp.array(True))
+    budget, cap = program.fixed_bytes + 60_000, 4 * n * k // 2
+    space = prepare(program, rules_for((), "rescales"), budget, CPU)
+    built = built_under(ExtractionState.of(space), cap, budget, NO_DEADLINE)
+    assert built is not None
+    assert built.found
+    assert all(largest_stored(one.schedule, CPU) <= cap for one in built.found)
