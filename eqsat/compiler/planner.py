@@ -293,7 +293,7 @@ class Planner:
         )
 
         def smallest() -> SearchSpace:
-            return self._saturated(SPLIT_AXES[-1], self._fixed(self.baseline.certified(draft=True)))
+            return self._saturated(SPLIT_AXES[-1], program.fixed_bytes)
 
         least = LeastMemory(smallest, compiler, self.deadline)
         return Lowered(function, program, hoisted, constants, compiler, least)
