@@ -353,7 +353,8 @@ class Extractor:
         selected: dict[int, NodeChoice],
     ) -> dict[int, NodeChoice]:
         """A choice improved by switching."""
-        switched = self._reach(Switcher(options, trees, selected, self.roots).improved())
+        switcher = Switcher(options, trees, selected, self.roots, self.cheapest_trees)
+        switched = self._reach(switcher.improved())
         return selected if self.one_pass and not self._is_one_pass(switched) else switched
 
     def _loops_within(self, choice: NodeChoice, closed: Mapping[int, int]) -> int | None:

@@ -9,7 +9,7 @@ adds and removes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -34,7 +34,7 @@ GAIN = 1e-9
 
 
 class PricedNode(Protocol):
-    """A node that its class may be computed by, and its predicted time."""
+    """A node that its class may be computed by, its predicted time, and how many results it is shared by."""
 
     @property
     def number(self) -> int: ...
@@ -44,6 +44,9 @@ class PricedNode(Protocol):
 
     @property
     def cost(self) -> float: ...
+
+    @property
+    def shared(self) -> int: ...
 
 
 C = TypeVar("C", bound=PricedNode)
@@ -75,6 +78,7 @@ class Switcher(Generic[C]):
     - `trees`: for each class that has a program, one node, without cycles. A class that is not needed yet
       would be computed by it.
     - `selected`: for each class that the roots need, a node, operands first.
+    - `cheapest`: the trees of some nodes.
     """
 
     def __init__(
@@ -83,8 +87,10 @@ class Switcher(Generic[C]):
         trees: Mapping[int, C],
         selected: Mapping[int, C],
         roots: Iterable[int],
+        cheapest: Callable[[list[C]], Mapping[int, C]],
     ) -> None:
         self.options = options
+        self.cheapest = cheapest
         self.roots = tuple(roots)
         self.trees = trees
         self.chosen: dict[int, C] = dict(selected)
@@ -165,31 +171,49 @@ class Switcher(Generic[C]):
         A scan that another one does the work of has many results, each of which could come from there.
         """
         costly = [number for number, choice in self.chosen.items() if choice.cost > COSTLY * self.total]
+        trees = self.trees
         for target in costly:
             users = [number for number, choice in self.chosen.items() if target in choice.node.children]
-            if not 2 <= len(users) <= MOST_USERS:
+            if not 2 <= len(users) <= MOST_USERS or self.left < 0:
                 continue
-            before = self.total
-            for number in users:
-                if self.left < 0 or target not in self.chosen:
-                    break
-                if number not in self.chosen:
-                    continue
-                others = [
-                    option
-                    for option in self.options.get(number, ())
-                    if not self._needs(option.node.children, target, ranked=False)
-                    and not self._needs(option.node.children, number, ranked=False)
-                ]
-                switches = map(self._tried, others)
-                switch = min(switches, key=lambda switch: switch.total, default=None)
-                if switch is None:
-                    break
-                self._make(switch)
-            if self.total < before * (1 - GAIN):
-                self._keep()
-            else:
-                self._undo(before)
+            if not self._let_go(target, users) and self.chosen[target].shared > 1:
+                # By itself, a slice costs least of a call's whole result. But that could come from slices, too.
+                self.trees = self._trees_without(target)
+                self._let_go(target, users)
+                self.trees = trees
+
+    def _let_go(self, target: int, users: Iterable[int]) -> bool:
+        """Compute all that need a class otherwise, and return whether that gains. If not, undo it."""
+        before = self.total
+        for number in users:
+            if self.left < 0 or target not in self.chosen:
+                break
+            if number not in self.chosen:
+                continue
+            others = [
+                option
+                for option in self.options.get(number, ())
+                if all(child in self.chosen or child in self.trees for child in option.node.children)
+                and not self._needs(option.node.children, target, ranked=False)
+                and not self._needs(option.node.children, number, ranked=False)
+            ]
+            switches = map(self._tried, others)
+            switch = min(switches, key=lambda switch: switch.total, default=None)
+            if switch is None:
+                break
+            self._make(switch)
+        gains = self.total < before * (1 - GAIN)
+        if gains:
+            self._keep()
+        else:
+            self._undo(before)
+        return gains
+
+    def _trees_without(self, target: int) -> Mapping[int, C]:
+        """The cheapest trees without a class."""
+        options = [option for options in self.options.values() for option in options]
+        self.left -= len(options)
+        return self.cheapest([option for option in options if option.number != target])
 
     def _tried(self, option: C) -> _Switch[C]:
         """The gain of computing a class by another node. Nothing is changed yet."""

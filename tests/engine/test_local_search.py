@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -23,6 +24,23 @@ class Way:
     number: int
     node: Any
     cost: float
+    shared: int = 1
+
+
+def cheapest(options: Sequence[Way]) -> dict[int, Way]:
+    """By class, the node of its cheapest tree."""
+    totals: dict[int, float] = {}
+    trees: dict[int, Way] = {}
+    while True:
+        possible = [
+            (way.cost + sum(totals[child] for child in way.node.children), place, way)
+            for place, way in enumerate(options)
+            if way.number not in trees and all(child in totals for child in way.node.children)
+        ]
+        if not possible:
+            return trees
+        total, _, way = min(possible)
+        totals[way.number], trees[way.number] = total, way
 
 
 def ways(count: int, drawn: random.Random) -> dict[int, list[Way]]:
@@ -33,7 +51,8 @@ def ways(count: int, drawn: random.Random) -> dict[int, list[Way]]:
             tuple(drawn.randrange(number) for _ in range(drawn.randint(0, 3))) if number else ()
             for _ in range(drawn.randint(1, 4))
         ]
-        found[number] = [Way(number, Node(children), drawn.random()) for children in below]
+        shared = drawn.randint(1, 3)
+        found[number] = [Way(number, Node(children), drawn.random(), shared) for children in below]
         if drawn.random() < 0.5:
             anywhere = tuple(drawn.randrange(count) for _ in range(drawn.randint(1, 2)))
             found[number].append(Way(number, Node(anywhere), 0.3 * drawn.random()))
@@ -79,7 +98,7 @@ def test_switches_make_a_choice_cheaper_and_no_circle(seed: int) -> None:
     options = ways(root + 1, drawn)
     trees = {number: some[0] for number, some in options.items()}
     selected = needed(trees, root)
-    switcher = Checked(options, trees, selected, [root])
+    switcher = Checked(options, trees, selected, [root], cheapest)
     found = switcher.improved()
     total = sum(way.cost for way in needed(found, root).values())
     assert total == pytest.approx(switcher.total)
@@ -94,7 +113,7 @@ def test_most_switches_rank_only_what_they_are_about() -> None:
         drawn = random.Random(seed)
         options = ways(60, drawn)
         trees = {number: some[0] for number, some in options.items()}
-        switcher = Checked(options, trees, needed(trees, 59), [59])
+        switcher = Checked(options, trees, needed(trees, 59), [59], cheapest)
         lower = switcher._lower_operands
 
         def counted(number: int, lower: Any = lower) -> bool:
@@ -120,7 +139,7 @@ def test_what_several_need_is_let_go_of_if_all_can_do_without() -> None:
     for number in results:
         options[number] = [Way(number, Node((loop,)), 0.0), Way(number, Node((other,)), 0.001)]
     trees = {number: some[0] for number, some in options.items()}
-    switcher = Checked(options, trees, needed(trees, root), [root])
+    switcher = Checked(options, trees, needed(trees, root), [root], cheapest)
     assert loop not in needed(switcher.improved(), root)
     assert switcher.total == pytest.approx(12.006)
 
@@ -137,5 +156,25 @@ def test_what_one_needs_in_any_case_is_kept() -> None:
         if number > 2:
             options[number].append(Way(number, Node((other,)), 0.001))
     trees = {number: some[0] for number, some in options.items()}
-    found = Checked(options, trees, needed(trees, root), [root]).improved()
+    found = Checked(options, trees, needed(trees, root), [root], cheapest).improved()
     assert all(found[number].node.children == (loop,) for number in results)
+
+
+def test_results_come_from_a_loop_that_runs_anyway_though_others_are_cheaper_by_themselves() -> None:
+    """Slices of another loop's results are cheapest, and those of this one come from what it computes."""
+    loop, other, root = 0, 1, 8
+    results, slices = range(2, 5), range(5, 8)
+    options = {
+        loop: [Way(loop, Node(()), 10.0, shared=3)],
+        other: [Way(other, Node(()), 11.0)],
+        root: [Way(root, Node((other, *results)), 1.0)],
+    }
+    for whole, part in zip(results, slices, strict=True):
+        options[whole] = [Way(whole, Node((loop,)), 0.0), Way(whole, Node((part,)), 0.001)]
+        options[part] = [Way(part, Node((whole,)), 0.001), Way(part, Node((other,)), 0.001)]
+    ways = [way for some in options.values() for way in some]
+    trees = cheapest(ways)
+    assert all(trees[part].node.children != (other,) for part in slices)
+    switcher = Checked(options, trees, needed(trees, root), [root], cheapest)
+    assert loop not in needed(switcher.improved(), root)
+    assert switcher.total == pytest.approx(12.006)
