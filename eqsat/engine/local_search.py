@@ -177,7 +177,7 @@ class Switcher(Generic[C]):
             if not 2 <= len(users) <= MOST_USERS or self.left < 0:
                 continue
             if not self._let_go(target, users) and self.chosen[target].shared > 1:
-                # By itself, a slice costs least of a call's whole result. But that could come from slices, too.
+                # By itself, a slice costs least of a whole result. But that could come from slices, too.
                 self.trees = self._trees_without(target)
                 self._let_go(target, users)
                 self.trees = trees

@@ -85,9 +85,9 @@ class CappedExtraction:
     """Extracts the candidates of one search space step by step; each step gives the fastest that fits first.
 
     The caps come first, from the highest one down; if one is too low for any program and none fits, those
-    between it and the last one. As soon as one gives a program that should fit, a step is
-    added for a program that is too big but much faster, if there is one. If no cap gives a program that
-    should fit, steps are added for those that nearly do.
+    between it and the last one. As soon as one gives a program that should fit, a step is added for a program
+    that is too big but much faster, if there is one; if no variant of that fits, caps in between are tried,
+    too. If no cap gives a program that should fit, steps are added for those that nearly do.
 
     **Attributes:**
 
@@ -108,6 +108,8 @@ class CappedExtraction:
         self._fastest = math.inf
         self._capped = True
         self._coarse = True
+        # Caps to try next, unless what was too big but much faster fits if it stores less.
+        self._skipped: list[Step] = []
 
     @staticmethod
     def within(
@@ -188,6 +190,9 @@ class CappedExtraction:
                 return self._under(cap)
             case StoringLess(builder, extraction, built, seconds):
                 fewer = [] if self.deadline.passed() else builder.spilling(extraction, built, seconds)
+                if all(one.predicted_peak > self.budget for one in fewer):
+                    self.steps.extendleft(reversed(self._skipped))
+                self._skipped.clear()
                 return ranked(fewer, self.budget)
             case Repetitive(builder):
                 if self.deadline.passed():
@@ -244,6 +249,7 @@ class CappedExtraction:
             best = min(faster, key=lambda step: step.built.candidate.predicted_seconds, default=None)
             if best is not None:
                 self.steps.appendleft(replace(best, seconds=min(fitting)))
+                self._skipped += map(UnderCap, between(cap))
             self._fits = True
         self._too_big += [
             StoringLess(builder, extraction, built)

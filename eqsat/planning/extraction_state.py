@@ -39,7 +39,7 @@ class ExtractionState:
     - `planned`: by number, these calls as they were last planned.
     - `seen`: earlier selections, each as the identities of its nodes.
     - `extractor`, `counted`: the latest extractor, and the planned calls that it uses.
-    - `largest`: bytes of the largest buffer that a program under the latest cap may have.
+    - `cap`, `largest`: the latest cap, and bytes of the largest buffer that a program under it may have.
     - `exhausted`: whether there was no program under the latest cap.
     - `found`, `latest`: all candidates found, and the one chosen last, if the space is that of a body;
       `best`: the ones chosen, by cap and memory for temporaries; `builder`: what built those found last.
@@ -54,6 +54,7 @@ class ExtractionState:
     seen: set[frozenset[tuple[int, int]]] = field(default_factory=set)
     extractor: Extractor | None = None
     counted: dict[int, PlannedCall] = field(default_factory=dict)
+    cap: float = 0.0
     largest: float = 0.0
     exhausted: bool = False
     found: list[Candidate] = field(default_factory=list)

@@ -78,9 +78,9 @@ def _built_with(
     if extractor is None or state.counted != counted or extractor.model.chunks != chunks:
         extractor = state.extractor = extractor_of(space, CostModel(space.machine, chunks), counted)
         state.counted = counted
-    elif state.largest <= cap:
+    elif state.largest <= cap <= state.cap:
         return None  # this cap excludes nothing more than the last one did
-    state.largest = extractor.largest_stored(cap)
+    state.cap, state.largest = cap, extractor.largest_stored(cap)
     builder = CandidateBuilder(state, budget, largest_block)
     state.exhausted = True
     splits = state.splits

@@ -368,3 +368,31 @@ def test_caps_between_two_are_tried_if_the_lower_one_is_too_low() -> None:
     assert plan.peak_bytes <= 3.6 * 4 * n * n < plan.original_peak_bytes
     assert not any("store less" in str(step) for step in plan.search)
     np.testing.assert_allclose(optimized(*arrays), function(*arrays), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("stores_less", [True, False])
+def test_caps_between_two_are_tried_if_the_lower_one_makes_it_much_slower(
+    stores_less: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spectra are smaller than their products, but no cap of the usual ones is in between. If none of their
+    products is kept, the spectra need not be computed anew for each."""
+
+    def coherence(x: Any) -> Any:
+        spectra = jnp.fft.rfft2(x, axes=(2, 1))
+        products = jnp.einsum("sfi,sfj->fij", jnp.conj(spectra), spectra)
+        return (jnp.abs(products) ** 2).sum(0)
+
+    if not stores_less:
+        monkeypatch.setattr(CandidateBuilder, "spilling", lambda *_: [])
+    program, _ = lowered(coherence, normal(14, 256, 30))
+    budget = program.fixed_bytes + 920_000
+    space = prepare(program, rules_for((), "reassociates"), budget, CPU, SPLIT_AXES[-1])
+    extraction = CappedExtraction.within(space, budget)
+    found: dict[str, list[float]] = {}
+    while (step := extraction.next_step()) is not None:
+        fitting = [one.predicted_seconds for one in extraction.take() if one.predicted_peak <= budget]
+        found[str(step)] = fitting
+    tried = [fitting for step, fitting in found.items() if "768 kB" in step]
+    assert len(tried) == (not stores_less)
+    slow = min(fitting[0] for step, fitting in found.items() if "324 kB" in step)
+    assert min(fitting[0] for step, fitting in found.items() if fitting) < 0.8 * slow
